@@ -33,11 +33,11 @@ pub enum AccountChange {
     UserDeleted(Arc<str>),
     /// Adds an association or replaces its record.
     Association(Arc<Association>),
-    /// Removes an association.
+    /// Removes an association from the tree.
     AssociationDeleted(AssociationId),
     /// Adds a QOS or replaces its record.
     Qos(Arc<Qos>),
-    /// Removes a QOS.
+    /// Removes a QOS from the tree.
     QosDeleted(Arc<str>),
     /// Sets the usage of an association, and of all associations below it, to zero.
     UsageCleared(AssociationId),
@@ -47,7 +47,7 @@ pub enum AccountChange {
     FileQos(Vec<QosConfig>),
 }
 
-/// The policy tree.
+/// The policy tree: accounts, users, associations and QOS.
 #[derive(Clone, Debug, Default)]
 pub struct Accounts {
     accounts: SharedMap<Arc<str>, Arc<Account>>,
@@ -81,7 +81,7 @@ fn seconds<'a, T: Ord>(
 /// An association and its depth in the tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Placed<'a> {
-    /// The association.
+    /// Association in the tree.
     pub association: &'a Arc<Association>,
     /// Number of accounts above this one; 0 for `root`.
     pub depth: usize,
@@ -364,7 +364,7 @@ impl Accounts {
         (self.last_association, self.last_qos) = (association, qos);
     }
 
-    /// Applies one change.
+    /// Applies one change to the tree.
     pub fn apply(&mut self, change: &AccountChange) {
         match change {
             AccountChange::Account(account) => {
@@ -441,7 +441,7 @@ impl Accounts {
 }
 
 impl Cluster {
-    /// The policy tree.
+    /// The cluster's policy tree.
     #[must_use]
     pub fn accounts(&self) -> &Arc<Accounts> {
         &self.accounts

@@ -118,7 +118,7 @@ pub enum Event {
     JobSubmitted {
         /// The number of the job.
         job: JobId,
-        /// The resolved request.
+        /// Request of the job, with all defaults resolved.
         spec: Arc<JobSpec>,
     },
     /// A het job was accepted with all its components.
@@ -348,7 +348,7 @@ pub enum Event {
     StepStarted {
         /// The job of the step.
         job: JobId,
-        /// The step.
+        /// Step that starts, with its nodes and tasks.
         step: Arc<Step>,
     },
     /// A user cancelled a step; its tasks are killed.
@@ -405,7 +405,7 @@ pub enum Event {
     NodeCleaned {
         /// The node that is clean of the attempt.
         node: NodeId,
-        /// The attempt.
+        /// Attempt that was cleaned up.
         attempt: Attempt,
     },
     /// A node is set down.
@@ -495,7 +495,7 @@ pub enum Event {
     PartitionSet {
         /// The name of the partition.
         partition: Arc<str>,
-        /// The new state.
+        /// New state of the partition.
         state: crate::model::config::PartitionState,
     },
     /// An operator created a partition, or changed more of it than its state.
@@ -671,16 +671,16 @@ pub enum Scope<'e> {
     Progress(&'e [JobId]),
     /// One node: its service state, its power, its properties.
     Node {
-        /// The node.
+        /// Node whose state, power or properties changed.
         node: NodeId,
         /// Jobs that waited for the node only; their time begins.
         jobs: &'e [JobId],
     },
     /// The configuration: the nodes and partitions that exist, and their places in the topologies.
     Layout,
-    /// A reservation.
+    /// A reservation of nodes and time.
     Reservation,
-    /// The policy tree.
+    /// The policy tree of accounts, users and QOS.
     Accounts,
     /// The usage of associations and QOS.
     Usage,

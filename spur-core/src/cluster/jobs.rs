@@ -138,7 +138,7 @@ impl Jobs {
         self.all.range(first..).map(|(_, job)| &**job)
     }
 
-    /// Number of records.
+    /// Number of job records.
     #[must_use]
     pub fn len(&self) -> usize {
         self.all.len()

@@ -121,7 +121,7 @@ impl Past {
 pub struct Specialized {
     /// CPUs, as whole cores.
     pub cpus: IdSet,
-    /// Memory in MiB.
+    /// Amount of reserved memory in MiB.
     pub memory_mb: u64,
 }
 
@@ -136,7 +136,7 @@ impl Specialized {
 pub struct Used {
     /// CPUs that jobs hold.
     pub cpus: IdSet,
-    /// Memory in MiB.
+    /// Amount of used memory in MiB.
     pub memory_mb: u64,
     /// Devices, for each entry of the shape's `gres` up to the last one of which something is taken.
     pub gres: Vec<IdSet>,

@@ -17,9 +17,9 @@ pub struct Kept {
     pub any: bool,
     /// True if the whole node is reserved.
     pub exclusive: bool,
-    /// Number of CPUs.
+    /// Number of reserved CPUs.
     pub cpus: u32,
-    /// Memory in MiB.
+    /// Amount of reserved memory in MiB.
     pub memory_mb: u64,
     /// Number of devices, by index into the node's `gres`.
     pub gres: BTreeMap<u16, u32>,

@@ -40,7 +40,7 @@ pub enum Record {
     },
     /// A record of usage. Comes after the policy tree.
     Usage(UsageRecord),
-    /// A node.
+    /// A node with its state.
     Node(Box<Node>),
     /// A partition. If there are any such records, a partition of the policy that has none is deleted.
     Partition {
@@ -54,7 +54,7 @@ pub enum Record {
     },
     /// A reservation of nodes and time.
     Reservation(Arc<Reservation>),
-    /// A job.
+    /// A job record that has not left memory.
     Job(Box<Job>),
     /// Tasks of an array that have ended, those whose records have left memory included. Comes after the
     /// jobs.
@@ -144,7 +144,7 @@ impl Restore {
         }
     }
 
-    /// The restored cluster.
+    /// Returns the restored cluster, with its derived tables rebuilt.
     #[must_use]
     pub fn finish(mut self) -> Cluster {
         if self.partitions.is_empty() {

@@ -30,7 +30,7 @@ pub(super) const ROOT_ASSOCIATION: AssociationId = AssociationId(1);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Used {
-    /// Billing times seconds.
+    /// Billing of the usage times its seconds, after decay.
     pub billing: Amount,
     /// Billing times seconds at the last roll; fair-share ranks use this value.
     pub ranked: Amount,

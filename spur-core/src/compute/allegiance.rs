@@ -25,9 +25,9 @@ pub enum Disobedience {
     /// The controller belongs to another history.
     #[error("is of history {theirs}, this node belongs to {ours}")]
     Foreign {
-        /// The controller's history.
+        /// History that the controller belongs to.
         theirs: HistoryId,
-        /// The node's history.
+        /// History that the node belongs to.
         ours: HistoryId,
     },
     /// The controller's reign is not the latest.

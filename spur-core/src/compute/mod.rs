@@ -265,7 +265,7 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EpilogResult {
-    /// The epilog succeeded.
+    /// The epilog ended with success.
     Done,
     /// The epilog failed with this error message.
     Failed(String),
@@ -287,7 +287,7 @@ pub struct Recovered {
 /// An attempt that the node has records of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldAttempt {
-    /// The attempt.
+    /// Attempt with records on the node.
     pub attempt: Attempt,
     /// True if the attempt is over on this node.
     pub done: bool,

@@ -29,11 +29,11 @@ use super::{Haste, Program, Reject};
 pub enum Input {
     /// A client sends a command.
     Command {
-        /// The authenticated caller.
+        /// Authenticated caller of the command.
         caller: Caller,
         /// The client's id of this request; `None` if the request changes nothing.
         request: Option<RequestId>,
-        /// The command.
+        /// Command to handle.
         command: Command,
     },
     /// The planner proposes to start a job.
@@ -76,7 +76,7 @@ pub enum Input {
         id: u64,
         /// The attempt that the report is about.
         attempt: Attempt,
-        /// The report.
+        /// Report of the node.
         report: Report,
     },
     /// These nodes were silent for `[recovery] node_timeout`.
@@ -162,7 +162,7 @@ pub enum Command {
     },
     /// Accept a job.
     Submit(Box<Submission>),
-    /// Cancels jobs.
+    /// Cancels jobs, pending or running.
     Cancel {
         /// The jobs to cancel.
         jobs: Vec<JobRef<JobId>>,
@@ -187,7 +187,7 @@ pub enum Command {
         /// The text of the message.
         message: String,
     },
-    /// Cancels one step.
+    /// Cancels one step of a job.
     CancelStep {
         /// The job of the step.
         job: JobId,
@@ -210,7 +210,7 @@ pub enum Command {
         /// True if the user may release the jobs even though an operator holds them (`uhold`).
         by_user: bool,
     },
-    /// Releases held jobs.
+    /// Releases held jobs, so that they may start.
     Release {
         /// The jobs to release.
         jobs: Vec<JobRef<JobId>>,
@@ -227,7 +227,7 @@ pub enum Command {
         /// The jobs to suspend.
         jobs: Vec<JobRef<JobId>>,
     },
-    /// Resumes suspended jobs.
+    /// Resumes suspended jobs as soon as their CPUs are free.
     Resume {
         /// The jobs to resume.
         jobs: Vec<JobRef<JobId>>,
@@ -246,18 +246,18 @@ pub enum Command {
         /// The changes, made in this order.
         changes: Vec<JobChange>,
     },
-    /// Creates a step.
+    /// Creates a step in a job.
     CreateStep {
         /// The job in which the step runs.
         job: JobId,
-        /// The requested step.
+        /// Request for the step.
         step: Box<StepSpec>,
     },
     /// Reports that a step's client could not launch the step on some nodes.
     AbandonStep {
-        /// The job.
+        /// Job of the step.
         job: JobId,
-        /// The step.
+        /// Step that could not be launched.
         step: StepId,
         /// Nodes on which the step was never launched.
         nodes: Vec<Arc<str>>,
@@ -271,11 +271,11 @@ pub enum Command {
         /// The exit code of the command.
         exit: ExitCode,
     },
-    /// Changes nodes.
+    /// Changes the state or the properties of nodes.
     UpdateNodes {
         /// The nodes to change.
         nodes: Vec<Arc<str>>,
-        /// The change.
+        /// Change of all these nodes.
         change: NodeChange,
     },
     /// Creates nodes that the configuration does not name, all with the same settings.
@@ -290,7 +290,7 @@ pub enum Command {
         /// The nodes to delete.
         nodes: Vec<Arc<str>>,
     },
-    /// Creates a partition.
+    /// Creates a partition that the configuration does not name.
     CreatePartition {
         /// The name of the partition.
         name: Arc<str>,
@@ -318,7 +318,7 @@ pub enum Command {
         /// The name of the reservation.
         name: Arc<str>,
     },
-    /// Replaces the policy.
+    /// Replaces the policy by that of a new configuration.
     Reconfigure(Arc<Policy>),
 }
 
@@ -371,13 +371,13 @@ pub struct NodeChange {
     pub state: Option<NodeStateChange>,
     /// The reason of the change of state.
     pub reason: Option<Arc<str>>,
-    /// The new weight.
+    /// New weight of the nodes; `None` for no change.
     pub weight: Option<u32>,
-    /// The new features.
+    /// New features of the nodes; `None` for no change.
     pub features: Option<Vec<Arc<str>>>,
-    /// The new devices.
+    /// New devices of the nodes; `None` for no change.
     pub gres: Option<Vec<NodeGres>>,
-    /// The new comment.
+    /// New comment on the nodes; `None` for no change.
     pub comment: Option<Arc<str>>,
     /// The new text for other programs (`Extra=`).
     pub extra: Option<Arc<str>>,
@@ -420,14 +420,14 @@ pub struct Unacknowledged {
     pub id: u64,
     /// The attempt that the report is about.
     pub attempt: Attempt,
-    /// The report.
+    /// Unacknowledged report.
     pub report: Report,
 }
 
 /// An attempt in a node's spool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The attempt.
+    /// Attempt in the spool.
     pub attempt: Attempt,
     /// True if the attempt has processes on the node, or may still launch some.
     pub live: bool,
@@ -466,7 +466,7 @@ pub enum Reply {
     Step {
         /// The attempt of the job.
         attempt: Attempt,
-        /// The step.
+        /// The step that was created.
         step: Arc<Step>,
     },
     /// Accounts, users, associations or QOS were changed.

@@ -31,9 +31,9 @@ impl Program {
 pub enum PowerProgram {
     /// Called for nodes that have not powered up in time.
     ResumeFail,
-    /// Powers nodes down.
+    /// Program that powers nodes down.
     Suspend,
-    /// Powers nodes up.
+    /// Program that powers nodes up.
     Resume,
 }
 
@@ -138,7 +138,7 @@ pub enum Effect {
     },
     /// Sends mail once; nothing waits for it.
     Mail {
-        /// The recipient.
+        /// Mail address or login name of the recipient.
         to: String,
         /// The subject line; the mail has no other text.
         subject: String,

@@ -51,7 +51,7 @@ pub struct Row {
 pub struct Fence {
     /// The leader's own epoch.
     pub epoch: u64,
-    /// The last entry.
+    /// Number of the journal's last entry.
     pub seq: u64,
     /// Number of takings and commits so far. A renewal that is carried out late does not change this number.
     pub commits: u64,
@@ -61,7 +61,7 @@ pub struct Fence {
 /// writes nothing if the row differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Statement {
-    /// Reads the row.
+    /// Reads the lease row.
     Look,
     /// Takes the lease if the row is still this one, then reads the last entry in another statement.
     Take {
@@ -77,7 +77,7 @@ pub enum Statement {
         /// The last entry of the batch; that of `fence` if the batch has no entries.
         to: u64,
     },
-    /// Renews the lease.
+    /// Renews the lease for another period.
     Renew {
         /// The row that is expected.
         fence: Fence,
@@ -119,7 +119,7 @@ pub enum Step {
         /// Time at which [`Lease::next`] is called again.
         until: i64,
     },
-    /// Ends the process.
+    /// Ends the process, for the reason given.
     End(End),
 }
 

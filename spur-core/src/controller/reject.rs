@@ -15,7 +15,7 @@ pub enum Reject {
     /// There is no partition of this name.
     #[error("Invalid partition name specified: '{name}'{}", partitions_here(.known))]
     InvalidPartition {
-        /// The requested name.
+        /// Name of the requested partition.
         name: String,
         /// The existing partitions, for the message; empty where these are private.
         known: String,
@@ -216,9 +216,9 @@ pub enum Reject {
     ForeignNode {
         /// The name of the node.
         node: Arc<str>,
-        /// The node's history.
+        /// History that the node belongs to.
         theirs: HistoryId,
-        /// The journal's history.
+        /// History that the journal belongs to.
         ours: HistoryId,
     },
     /// A change of accounts, users, associations or QOS is impossible. The text is `sacctmgr`'s.

@@ -18,11 +18,11 @@ use crate::text::time::Time;
 
 /// The nodes that an event may have made usable as replacements.
 enum News<'a> {
-    /// No node.
+    /// The event made no node usable.
     Nothing,
-    /// This node.
+    /// The event may have made this node usable.
     Node(NodeId),
-    /// Any node.
+    /// The event may have made any node usable.
     Any,
     /// Any node, for this job, which has just resumed.
     For(&'a JobId),

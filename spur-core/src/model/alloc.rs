@@ -71,7 +71,7 @@ pub struct Replacement {
 /// The resources that a job holds on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeAlloc {
-    /// The node.
+    /// Node of this part.
     pub node: NodeId,
     /// Number of tasks of the job's default step on this node.
     pub tasks: u32,
@@ -88,7 +88,7 @@ pub struct NodeAlloc {
 /// Counts that are proposed for one node. The CPUs and devices themselves are chosen at the start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartPart {
-    /// The node.
+    /// Node of this part.
     pub node: NodeId,
     /// Number of tasks of the default step.
     pub tasks: u32,

@@ -10,11 +10,11 @@ use super::accounts::AdminLevel;
 /// directory service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Owner {
-    /// Numeric user id.
+    /// Numeric user id on all hosts.
     pub uid: u32,
     /// Numeric primary group id.
     pub gid: u32,
-    /// Login name.
+    /// Login name of the user.
     pub user: Arc<str>,
     /// Name of the primary group.
     pub group: Arc<str>,
@@ -23,7 +23,7 @@ pub struct Owner {
 /// An authenticated sender of requests, with privileges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The user.
+    /// User who sends the request.
     pub owner: Arc<Owner>,
     /// Names of the user's groups besides the primary one, as reported by the daemon of the user's host.
     pub groups: Arc<[Arc<str>]>,

@@ -27,7 +27,7 @@ pub enum JobChange {
     TimeLimitBy(i64),
     /// The least time limit (`TimeMin=`).
     TimeMin(Option<TimeLimit>),
-    /// The partitions (`Partition=`).
+    /// Changes the partitions (`Partition=`).
     Partition(Box<[Arc<str>]>),
     /// The number of nodes (`NumNodes=`).
     Nodes(NodeCount),
@@ -35,17 +35,17 @@ pub enum JobChange {
     Tasks(u32),
     /// CPUs per task (`CPUs/Task=`).
     CpusPerTask(u32),
-    /// `MinMemoryNode=`, `MinMemoryCPU=`.
+    /// Changes the memory per node or per CPU (`MinMemoryNode=`, `MinMemoryCPU=`).
     Memory(MemoryNeed),
     /// The least number of CPUs per node (`MinCPUsNode=`).
     MinCpus(u32),
-    /// `MinTmpDiskNode=`, in MiB.
+    /// Changes the temporary disk per node in MiB (`MinTmpDiskNode=`).
     TmpDisk(u64),
-    /// `Gres=`, `TresPerNode=`.
+    /// Changes the devices per node (`Gres=`, `TresPerNode=`).
     Gres(Vec<GresSpec>),
     /// Licenses with their counts (`Licenses=`).
     Licenses(Vec<(Box<str>, u32)>),
-    /// `OverSubscribe=`, `Shared=`.
+    /// Changes the sharing of nodes (`OverSubscribe=`, `Shared=`).
     Sharing(Sharing),
     /// True for consecutive nodes (`Contiguous=`).
     Contiguous(bool),
@@ -59,19 +59,19 @@ pub enum JobChange {
     Name(Arc<str>),
     /// The user's comment (`Comment=`).
     Comment(Option<Box<str>>),
-    /// The account (`Account=`).
+    /// Changes the account (`Account=`).
     Account(Option<Arc<str>>),
-    /// The QOS (`QOS=`).
+    /// Changes the QOS (`QOS=`).
     Qos(Option<Arc<str>>),
     /// True if the job may be requeued (`Requeue=`).
     Requeue(bool),
-    /// The dependency (`Dependency=`).
+    /// Changes or removes the dependency (`Dependency=`).
     Dependency(Option<Box<Dependency<JobId>>>),
     /// An addition to `Dependency=`: those of its jobs that have left memory.
     Gone(Vec<Gone>),
     /// The earliest start time (`StartTime=`).
     Begin(Option<Time>),
-    /// The deadline (`Deadline=`).
+    /// Changes or removes the deadline (`Deadline=`).
     Deadline(Option<Time>),
     /// The required features (`Features=`).
     Features(Option<Box<FeatureExpr>>),
@@ -89,7 +89,7 @@ pub enum JobChange {
     Segment(Option<u32>),
     /// The gather list: limits on the domains that the job touches (`Gather=`).
     Gather(Option<Gather>),
-    /// The reservations (`ReservationName=`).
+    /// Changes or removes the reservations (`ReservationName=`).
     Reservation(Option<Box<str>>),
     /// `ArrayTaskThrottle=`; 0 for no limit.
     ArrayTaskThrottle(u32),
@@ -103,7 +103,7 @@ pub enum JobChange {
     Prefer(Option<Arc<FeatureExpr>>),
     /// `EndTime=` of a running job, which sets its time limit.
     End(Time),
-    /// `MailType=`, validated.
+    /// Changes the events for which mail is sent (`MailType=`), after validation.
     MailType(Box<str>),
     /// The recipient of mail (`MailUser=`).
     MailUser(Box<str>),
@@ -115,7 +115,7 @@ pub enum JobChange {
     Text(Option<Box<str>>),
     /// The working directory of the batch script (`WorkDir=`).
     WorkDir(Box<str>),
-    /// `StdIn=`, `StdOut=`, `StdErr=`.
+    /// Changes the file of a standard stream (`StdIn=`, `StdOut=`, `StdErr=`).
     File(Stream, Option<Box<str>>),
     /// `LastCheckpoint=now`: a later attempt can go on from where the job is now.
     Checkpoint,
@@ -137,11 +137,11 @@ pub enum CorePart {
 /// A standard stream of a batch script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
-    /// Standard input.
+    /// Standard input of a batch script.
     Input,
-    /// Standard output.
+    /// Standard output of a batch script.
     Output,
-    /// Standard error.
+    /// Standard error of a batch script.
     Error,
 }
 
@@ -152,7 +152,7 @@ pub enum Reach {
     Whole,
     /// All components if the first one is named, else the named one.
     AllOrOne,
-    /// The named component.
+    /// The change applies to the named component only.
     One,
 }
 
@@ -174,7 +174,7 @@ pub enum ChangeError {
     /// The value is too long.
     #[error("{key}: {error}")]
     TooLong {
-        /// The key.
+        /// Key of the text that is too long.
         key: String,
         /// The length of the value, and the largest one.
         error: TooLong,
@@ -182,9 +182,9 @@ pub enum ChangeError {
     /// The value does not fit the key.
     #[error("{key}={value}: {problem}")]
     BadValue {
-        /// The key.
+        /// Key of the invalid value.
         key: String,
-        /// The value.
+        /// Value as written.
         value: String,
         /// The problem, in words for users.
         problem: String,

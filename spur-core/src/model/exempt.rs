@@ -8,13 +8,13 @@ use crate::text::tres::TresKind;
 /// A part of a request that an operator has set. As in Slurm, limits on this part do not apply to the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Exempt {
-    /// The time limit.
+    /// The time limit of the job.
     Time,
     /// The number of nodes.
     Nodes,
     /// The number of CPUs.
     Cpus,
-    /// The memory.
+    /// The memory of the job.
     Memory,
     /// The number of devices.
     Gres,

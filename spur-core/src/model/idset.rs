@@ -72,7 +72,7 @@ fn runs_of(word: u64) -> impl Iterator<Item = Run> {
 pub struct IdSetError(String);
 
 impl IdSet {
-    /// The empty set.
+    /// The set without elements.
     pub const EMPTY: IdSet = IdSet(Form::Word(0));
 
     /// All numbers below `count`.
@@ -105,7 +105,7 @@ impl IdSet {
         IdSet(Form::Word(all.iter().fold(0, |word, run| word | (bits_from(run.from) & !bits_from(run.to)))))
     }
 
-    /// Number of elements.
+    /// Number of elements in the set.
     #[must_use]
     pub fn len(&self) -> u32 {
         match &self.0 {

@@ -86,7 +86,7 @@ pub struct JobSpec {
     /// The command that holds an allocation without a batch script; `None` for a batch job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<Box<Client>>,
-    /// Rarely used options.
+    /// Rarely used options; `None` if the request has none of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<Box<Extra>>,
     /// The position in a het job; `None` for other jobs.
@@ -133,7 +133,7 @@ pub struct HetPart {
     pub leader: JobId,
     /// Number of components before this one.
     pub offset: u32,
-    /// Number of components.
+    /// Number of components of the het job.
     pub size: u32,
 }
 
@@ -216,13 +216,13 @@ pub struct Shape {
     /// `--gpus-per-task`: devices per task.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gpus_per_task: Vec<GresSpec>,
-    /// `--constraint`: required features.
+    /// `--constraint`: features that the nodes must have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub features: Option<Box<FeatureExpr>>,
-    /// `-w`: required nodes.
+    /// `-w`: nodes that the job must get.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodelist: Option<Box<HostExpr>>,
-    /// `-x`: excluded nodes.
+    /// `-x`: nodes that the job must not get.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclude: Option<Box<HostExpr>>,
     /// `--exclusive`, `--oversubscribe`: the way in which nodes are shared.
@@ -325,7 +325,7 @@ pub enum MemoryNeed {
 /// The way in which nodes are shared with other jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sharing {
-    /// The partition decides.
+    /// The partition's setting decides about sharing.
     #[default]
     Partition,
     /// `--oversubscribe`: nodes are shared by cores.
@@ -340,7 +340,8 @@ pub enum Sharing {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FabricAsk {
-    /// `--topology=tree|block|none|NAME`: the topology.
+    /// `--topology=tree|block|none|NAME`: topology or plugin for the placement; `None` for the partition's
+    /// default.
     pub topology: Option<Arc<str>>,
     /// `--gather`: limits on the domains that the job touches.
     pub gather: Option<Gather>,
@@ -390,7 +391,7 @@ pub struct Batch {
     /// The Command of `scontrol show job`: the path of the script, or empty for `--wrap`.
     #[serde(default)]
     pub command: Box<str>,
-    /// The working directory.
+    /// Working directory of the batch script.
     pub work_dir: Box<str>,
     /// `--input`: a pattern; `None` for `/dev/null`.
     #[serde(default)]
@@ -461,7 +462,7 @@ pub struct Client {
     pub no_shell: bool,
 }
 
-/// Rarely used options.
+/// Rarely used options of a request, stored apart to keep requests small.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Extra {
@@ -513,14 +514,14 @@ pub struct Extra {
 pub struct Job {
     /// The number of the job.
     pub id: JobId,
-    /// The request.
+    /// Request of the job.
     pub spec: Arc<JobSpec>,
     /// The array and its tasks for which the record stands; `None` for other jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<Box<ArrayPart>>,
-    /// Time of submission.
+    /// Time at which the job was submitted.
     pub submitted: Time,
-    /// Number of requeues.
+    /// Number of times the job was requeued.
     #[serde(default)]
     pub restarts: u32,
     /// The open terms of its dependency; `None` if there are none.

@@ -13,7 +13,7 @@ use crate::text::time::Time;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeShape {
-    /// Number of sockets.
+    /// Number of CPU sockets.
     pub sockets: u32,
     /// Number of cores in each socket.
     pub cores_per_socket: u32,
@@ -21,7 +21,7 @@ pub struct NodeShape {
     pub threads_per_core: u32,
     /// Number of schedulable CPUs, which are hardware threads.
     pub cpus: u32,
-    /// Memory in MiB.
+    /// Amount of memory in MiB.
     pub memory_mb: u64,
     /// Temporary disk in MiB.
     pub tmp_disk_mb: u64,
@@ -156,7 +156,7 @@ pub struct Called<'a> {
     pub name: &'a str,
     /// The type, such as `mi300x`; may be empty.
     pub kind: &'a str,
-    /// Number of devices.
+    /// Number of devices with this name.
     pub count: u32,
     /// The devices by number among all of that name on the node; for shards, the number of the GPU.
     pub ids: IdSet,
@@ -185,7 +185,7 @@ pub struct NodeGres {
     /// The type, such as `mi300x`; empty for the only, nameless type.
     #[serde(default)]
     pub kind: Arc<str>,
-    /// Number of devices.
+    /// Number of devices on the node.
     pub count: u32,
 }
 

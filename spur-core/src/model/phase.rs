@@ -19,7 +19,7 @@ use crate::text::time::Time;
 pub enum Phase {
     /// The job is pending.
     Pending(Pending),
-    /// The job runs.
+    /// The job runs on its nodes.
     Running {
         /// The resources that the job holds.
         alloc: Arc<Alloc>,
@@ -37,7 +37,7 @@ pub enum Phase {
         /// Time by which the job must have ended because its reservation ends; `None` for no such time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ends_by: Option<Time>,
-        /// Earlier suspensions.
+        /// Suspensions of the job before the present one.
         #[serde(default, skip_serializing_if = "Pauses::is_none")]
         pauses: Pauses,
         /// The last checkpoint that its user has reported; `None` if there is none.
@@ -162,7 +162,7 @@ impl Suspended {
     }
 }
 
-/// A pending job.
+/// State of a pending job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pending {
     /// The hold that keeps the job from starting, if any.
@@ -251,7 +251,7 @@ pub enum Then {
     },
 }
 
-/// A finished job.
+/// State of a job that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     /// The resources that the job held; `None` if it never ran.
@@ -270,7 +270,7 @@ pub struct Ended {
 /// The outcome of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The final state.
+    /// Final state of the attempt.
     pub state: EndState,
     /// Exit code and signal of the batch script.
     pub exit: ExitCode,
@@ -306,7 +306,7 @@ pub enum EndState {
 }
 
 impl EndState {
-    /// All final states.
+    /// All final states, in the order of declaration.
     pub const ALL: [Self; 8] = [
         EndState::Completed,
         EndState::Cancelled,

@@ -15,7 +15,7 @@ macro_rules! reasons {
         }
 
         impl Reason {
-            /// Slurm's name.
+            /// Slurm's name of the reason.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -34,7 +34,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// No reason.
+    /// The job has no reason to wait.
     #[default]
     None,
     /// Jobs of higher priority come first.
@@ -75,7 +75,7 @@ reasons! {
     Preempting,
     /// A node was lost and no replacement is free.
     ReplacementNode,
-    /// The launch failed.
+    /// The launch of the job failed on a node.
     JobLaunchFailure,
     /// A node went down.
     NodeDown,
@@ -87,7 +87,7 @@ reasons! {
     TimeLimit,
     /// The deadline was reached.
     DeadLine,
-    /// Memory ran out.
+    /// Memory of the job ran out.
     OutOfMemory,
     /// The array's limit on running tasks is reached.
     JobArrayTaskLimit,

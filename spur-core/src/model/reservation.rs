@@ -64,7 +64,7 @@ pub struct Reservation {
     /// The accounts that may use it.
     #[serde(default)]
     pub accounts: Members,
-    /// Flags, sorted.
+    /// Flags of the reservation, sorted.
     #[serde(default)]
     pub flags: Vec<Flag>,
     /// The comment of an administrator.
@@ -130,10 +130,10 @@ macro_rules! flags {
         }
 
         impl Flag {
-            /// All flags.
+            /// All flags, in the order of declaration.
             pub const ALL: &[Flag] = &[$(Flag::$name),*];
 
-            /// Slurm's name.
+            /// Slurm's name of the flag.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {

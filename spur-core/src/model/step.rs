@@ -128,7 +128,7 @@ fn is_zero(count: &u32) -> bool {
 /// The part of a step on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepNode {
-    /// The node.
+    /// Node of this part of the step.
     pub node: NodeId,
     /// Number of tasks on this node.
     pub tasks: u32,

@@ -132,7 +132,7 @@ pub struct SwitchConfig {
     pub line: Line,
 }
 
-/// A table `[[topology.blocks]]`.
+/// A base block, from a table `[[topology.blocks]]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlockConfig {

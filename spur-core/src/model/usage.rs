@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Extreme {
-    /// The value itself.
+    /// Value of the task.
     pub value: u64,
     /// The task's rank in the step.
     #[serde(skip_serializing_if = "is_default")]
@@ -38,7 +38,7 @@ pub struct Spread {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// Number of tasks.
+    /// Number of tasks that were measured.
     pub tasks: u32,
     /// CPU time in user mode, in microseconds.
     pub user_us: u64,

@@ -26,7 +26,7 @@ pub const MOST_WAITING: usize = 16_384;
 pub struct Waits {
     any: bool,
     list: Arc<WaitList>,
-    /// Satisfied terms.
+    /// Terms that are satisfied.
     met: Marks,
     /// Terms that can no longer be satisfied.
     never: Marks,
@@ -111,7 +111,7 @@ impl WaitList {
         Self { terms: terms.into(), by_job: by_job.into(), singletons, counterparts }
     }
 
-    /// Number of terms.
+    /// Number of terms in the list.
     pub(crate) fn len(&self) -> usize {
         self.terms.len()
     }
@@ -357,11 +357,11 @@ impl Waits {
 /// A part of the terms of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Among {
-    /// All terms.
+    /// All terms of the dependency.
     All,
     /// Terms that an event of a job may have changed.
     About {
-        /// The job.
+        /// Job of the event.
         job: JobId,
         /// The array of the job.
         array: Option<JobId>,

@@ -70,7 +70,7 @@ pub enum NodeState {
 /// State of the simulation after all events of one time.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
-    /// The virtual time.
+    /// Virtual time of this state.
     pub now: Time,
     /// Number of allocated CPUs.
     pub busy_cpus: u64,

@@ -40,7 +40,7 @@ pub enum DependencyKind {
 }
 
 impl DependencyKind {
-    /// All kinds.
+    /// All kinds, in the order of declaration.
     pub const ALL: [DependencyKind; 7] = [
         DependencyKind::After,
         DependencyKind::AfterAny,

@@ -226,7 +226,7 @@ pub enum Placement {
 }
 
 impl Placement {
-    /// All placements.
+    /// All placements, in the order of declaration.
     pub const ALL: [Placement; 3] = [Placement::Consolidated, Placement::Balanced, Placement::Distributed];
 
     /// The placement's name, e.g. `balanced`.

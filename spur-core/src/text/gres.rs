@@ -23,7 +23,7 @@ pub struct GresSpec {
     pub name: String,
     /// Type of the resource, e.g. `mi300x`; `None` for any type.
     pub kind: Option<String>,
-    /// Number of units.
+    /// Number of units of the resource.
     pub count: u64,
 }
 

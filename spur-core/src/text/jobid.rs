@@ -39,7 +39,7 @@ pub enum StepRef {
 /// written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct JobRef<I = u32> {
-    /// The job.
+    /// Job that the reference names.
     pub job: I,
     /// Part of the job.
     pub part: JobPart,

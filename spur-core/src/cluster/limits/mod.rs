@@ -28,7 +28,7 @@ use crate::text::tres::TresKind;
 /// A job that is judged: the resources that it would hold, and its time limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// The request.
+    /// Request of the job.
     pub spec: &'a JobSpec,
     /// The limits that apply to the job.
     pub rules: &'a Rules,
@@ -53,11 +53,11 @@ impl<'a> Asked<'a> {
 /// A job that is about to start.
 #[derive(Clone, Debug)]
 pub struct Starter {
-    /// The job.
+    /// Number of the job.
     pub job: JobId,
-    /// The request.
+    /// Request of the job.
     pub spec: Arc<JobSpec>,
-    /// The partition.
+    /// Partition in which the job would start.
     pub partition: Arc<str>,
     /// The resources that the job would hold.
     pub amounts: Amounts,
@@ -68,7 +68,7 @@ pub struct Starter {
 /// The limit that stops a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stop {
-    /// The limit.
+    /// Limit that stops the job.
     pub rule: Rule,
     /// Amount of the limit that is used; 0 for a limit of one job.
     pub used: u64,

@@ -81,11 +81,11 @@ const OF_ASSOCIATIONS_AT_SUBMIT: [&[LimitKind]; 1] = [&[
 /// The entity that sets a limit, as messages name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Setter {
-    /// A QOS.
+    /// The QOS of this name.
     Qos(Arc<str>),
     /// An account, or a user in it.
     Association {
-        /// The account.
+        /// Account of the association.
         account: Arc<str>,
         /// The user; `None` for the account itself.
         user: Option<Arc<str>>,

@@ -75,19 +75,19 @@ pub enum Input {
     NotLaunched {
         /// The task's local id.
         task: usize,
-        /// The reason.
+        /// Reason for which the process cannot become the program.
         failure: LaunchFailure,
     },
     /// No process could be made for a task.
     NotForked {
         /// The task's local id.
         task: usize,
-        /// The reason.
+        /// Reason for which no process could be made.
         failure: LaunchFailure,
     },
     /// A resource that all tasks need is unavailable.
     Failed {
-        /// The reason.
+        /// Reason for which the resource is unavailable.
         failure: LaunchFailure,
     },
     /// A task's process has ended and was waited for.
@@ -131,7 +131,7 @@ pub enum Input {
     },
     /// The controller or a user sends a signal.
     Signal {
-        /// The signal's number.
+        /// Number of the signal.
         signal: i32,
         /// True if only the tasks' own processes get the signal.
         tasks_only: bool,
@@ -160,7 +160,7 @@ pub enum Input {
     },
     /// The disk's answer to [`Effect::WriteRecord`].
     Recorded {
-        /// The answer.
+        /// Outcome of the write.
         outcome: Outcome,
     },
     /// Every reader has all output, and every subscriber all events, at this moment.
@@ -219,7 +219,7 @@ pub enum Effect {
     Kill,
     /// Sends a signal to processes of the step.
     Signal {
-        /// The signal's number.
+        /// Number of the signal.
         signal: i32,
         /// True if only the tasks' own processes get the signal.
         tasks_only: bool,
@@ -227,7 +227,7 @@ pub enum Effect {
     /// Writes a line to the step's standard error; the answer is [`Input::HelperStarted`] if a process does
     /// that.
     Notice(Notice),
-    /// Informs all subscribers.
+    /// Sends an event to all subscribers.
     Tell(News),
     /// Orders the process that serves MPI programs to end. It counts as a helper from here on.
     EndServer,
@@ -249,7 +249,7 @@ pub enum Notice {
     Text(String),
     /// The step is cancelled by its own time limit.
     TimeLimit,
-    /// Memory ran out.
+    /// The step is ended because its memory ran out.
     OutOfMemory,
 }
 

@@ -16,7 +16,7 @@ pub(super) enum Decision {
     Drain(Arc<str>),
     /// The fault for which the node was drained is over.
     Mended,
-    /// Nothing changes.
+    /// The condition leaves everything as it is.
     Nothing,
 }
 

@@ -31,7 +31,7 @@ pub(super) enum Decision {
     Foreign(Vec<NodeId>),
     /// The node has nothing left of a stale or foreign attempt.
     Cleaned,
-    /// Nothing changes.
+    /// The report leaves everything as it is.
     Nothing,
 }
 

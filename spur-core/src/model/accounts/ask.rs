@@ -105,22 +105,22 @@ pub enum Entity {
     Association,
 }
 
-/// A requested change.
+/// A change that a user requests with `sacctmgr`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ask {
-    /// Adds accounts.
+    /// Adds accounts with common settings.
     AddAccounts(Vec<Arc<str>>, AccountSet),
     /// Adds users, or associations of users that exist.
     AddUsers(Vec<Arc<str>>, UserAdd),
-    /// Adds QOS.
+    /// Adds QOS with common settings.
     AddQos(Vec<Arc<str>>, QosSet),
     /// Makes users coordinators of accounts.
     AddCoordinators(Which),
-    /// Changes accounts.
+    /// Changes the settings of all selected accounts.
     ModifyAccounts(Which, AccountSet),
-    /// Changes users.
+    /// Changes the settings of all selected users.
     ModifyUsers(Which, UserSet),
-    /// Changes QOS.
+    /// Changes the settings of all selected QOS.
     ModifyQos(Which, QosSet),
     /// Changes the association of the account `root`.
     ModifyCluster(AssociationSet),
@@ -128,7 +128,7 @@ pub enum Ask {
     DeleteAccounts(Which),
     /// Deletes users, or some of their associations.
     DeleteUsers(Which),
-    /// Deletes QOS.
+    /// Deletes all selected QOS.
     DeleteQos(Which),
     /// Removes coordinators from accounts.
     DeleteCoordinators(Which),
@@ -148,28 +148,28 @@ pub enum LoadLine {
     Cluster(AssociationSet),
     /// `Account - 'name'` below a `Parent - 'parent'`.
     Account {
-        /// The account.
+        /// Name of the account.
         name: Arc<str>,
         /// The settings; the parent is always given.
         set: AccountSet,
     },
     /// `User - 'name'` below a `Parent - 'account'`.
     User {
-        /// The user.
+        /// Login name of the user.
         name: Arc<str>,
         /// The settings; the account is always given.
         add: UserAdd,
     },
     /// `QOS - 'name'`. Slurm's dumps have none.
     Qos {
-        /// The QOS.
+        /// Name of the QOS.
         name: Arc<str>,
-        /// The settings.
+        /// Settings of the QOS.
         set: QosSet,
     },
 }
 
-/// Settings of accounts.
+/// Settings of accounts in a request; those that are absent stay unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AccountSet {
     /// The value of `Description=`; `None` if it is not given.
@@ -182,7 +182,7 @@ pub struct AccountSet {
     pub association: AssociationSet,
 }
 
-/// Settings of users.
+/// Settings of users in a request; those that are absent stay unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UserSet {
     /// The value of `DefaultAccount=`; `None` if it is not given.
@@ -206,7 +206,7 @@ pub struct UserAdd {
     pub set: UserSet,
 }
 
-/// Settings of associations.
+/// Settings of associations in a request; those that are absent stay unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AssociationSet {
     /// The value of `Fairshare=`; `None` if it is not given.
@@ -226,11 +226,11 @@ pub struct AssociationSet {
 pub struct ListChange {
     /// The effect of the names on the previous list.
     pub sign: Sign,
-    /// The names.
+    /// Names to set, add or remove.
     pub names: BTreeSet<Arc<str>>,
 }
 
-/// Settings of QOS.
+/// Settings of QOS in a request; those that are absent stay unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QosSet {
     /// The value of `Description=`; `None` if it is not given.

@@ -17,7 +17,7 @@ pub struct Leaf<K> {
     pub parent: usize,
     /// True if the association is that of a user.
     pub is_user: bool,
-    /// Raw shares.
+    /// Raw shares of the leaf.
     pub shares: Shares,
     /// Usage of the association and of all below it.
     pub usage: Amount,

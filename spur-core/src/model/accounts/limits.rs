@@ -10,7 +10,7 @@ use crate::text::tres::{Tres, TresKind};
 /// The unit of a limit's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// A plain number.
+    /// A number without unit.
     Count,
     /// Minutes, written as a time limit.
     Minutes,

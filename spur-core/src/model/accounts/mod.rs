@@ -32,7 +32,7 @@ pub const NORMAL: &str = "normal";
 pub struct Account {
     /// The name, in lower case.
     pub name: Arc<str>,
-    /// Free text.
+    /// Description of the account, free text.
     pub description: Arc<str>,
     /// The organization, free text.
     pub organization: Arc<str>,
@@ -47,11 +47,11 @@ pub struct Account {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct User {
-    /// The login name.
+    /// Login name of the user.
     pub name: Arc<str>,
     /// The account of jobs that name none; `None` once the user's association with it is deleted.
     pub default_account: Option<Arc<str>>,
-    /// The user's privileges.
+    /// Administrator level of the user.
     pub admin_level: AdminLevel,
     /// True if the user is deleted; the name stays known.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -102,7 +102,7 @@ pub struct AssociationId(pub u32);
 pub struct Association {
     /// The number; never given to another association.
     pub id: AssociationId,
-    /// The account.
+    /// Account of the association.
     pub account: Arc<str>,
     /// The user; `None` for the account itself.
     pub user: Option<Arc<str>>,
@@ -206,13 +206,13 @@ pub enum QosAccess {
     /// The QOS of the association above.
     #[default]
     Inherited,
-    /// The named QOS.
+    /// Exactly the named QOS.
     These(BTreeSet<Arc<str>>),
     /// The QOS of the association above, with additions and removals.
     Changed {
-        /// The additional QOS.
+        /// QOS added to the inherited ones.
         more: BTreeSet<Arc<str>>,
-        /// The removed QOS.
+        /// QOS removed from the inherited ones.
         less: BTreeSet<Arc<str>>,
     },
 }

@@ -10,15 +10,15 @@ use super::limits::{LimitKind, Limits};
 use crate::model::config::{PreemptMode, QosConfig};
 use crate::text::time::{Seconds, TimeLimit};
 
-/// A QOS.
+/// A quality of service: priority, limits and preemption rules for jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Qos {
     /// The number; never given to another QOS. That of `normal` is 1.
     pub id: u32,
-    /// The name.
+    /// Name of the QOS.
     pub name: Arc<str>,
-    /// Free text.
+    /// Description of the QOS, free text.
     pub description: Arc<str>,
     /// The priority of the QOS factor, relative to the largest one of all QOS.
     pub priority: u32,

@@ -16,7 +16,7 @@ const FRACTION_BITS: u32 = 32;
 pub struct Amount(pub u128);
 
 impl Amount {
-    /// No usage.
+    /// The amount without any usage.
     pub const ZERO: Amount = Amount(0);
 
     /// The usage of `rate` for `seconds` seconds.
@@ -72,7 +72,7 @@ impl Amount {
 pub struct Rate(pub u128);
 
 impl Rate {
-    /// One resource.
+    /// The rate of one resource.
     pub const ONE: Rate = Rate(1 << FRACTION_BITS);
 
     /// The rate of a whole number of resources.

@@ -18,9 +18,9 @@ use crate::text::weights::TresWeights;
 pub struct Known<'a> {
     /// The nodes, in their order in the table of nodes.
     pub nodes: &'a [Arc<str>],
-    /// The partitions.
+    /// Names of the partitions.
     pub partitions: &'a [Arc<str>],
-    /// The topologies.
+    /// Names of the topologies.
     pub topologies: &'a [Arc<str>],
     /// The QOS; empty if QOS have no meaning.
     pub qos: &'a [Arc<str>],

@@ -20,21 +20,21 @@ pub enum Limit {
     Account,
     /// The partition allows less time than the job's minimum.
     Time {
-        /// The partition's `max_time`.
+        /// Longest time limit, the partition's `max_time`.
         most: TimeLimit,
     },
     /// The partition allows fewer nodes than the job's minimum.
     MostNodes {
         /// The smallest number of nodes that the job accepts.
         asked: u32,
-        /// The partition's `max_nodes`.
+        /// Most nodes of a job, the partition's `max_nodes`.
         most: u32,
     },
     /// The partition requires more nodes than the job's maximum.
     FewestNodes {
         /// The largest number of nodes that the job accepts.
         asked: u32,
-        /// The partition's `min_nodes`.
+        /// Fewest nodes of a job, the partition's `min_nodes`.
         least: u32,
     },
     /// The partition allows less memory per CPU than the job requests.

@@ -15,13 +15,13 @@ use crate::text::time::Seconds;
 pub struct Local {
     /// The local keys of `[controller]`.
     pub controller: ControllerLocal,
-    /// The section `[auth]`.
+    /// Section `[auth]`: authentication on this host.
     pub auth: AuthLocal,
-    /// The section `[tls]`.
+    /// Section `[tls]`: certificates on this host.
     pub tls: TlsLocal,
-    /// The section `[agent]`.
+    /// Section `[agent]`: the node daemon.
     pub agent: AgentLocal,
-    /// The section `[log]`.
+    /// Section `[log]`: level, format and file of the log.
     pub log: LogLocal,
     /// `[[clusters]]`: other clusters that commands reach with `-M`.
     pub clusters: Vec<ClusterLocal>,
@@ -86,7 +86,7 @@ impl Default for UserShares {
     }
 }
 
-/// The section `[auth]`.
+/// Section `[auth]`: authentication on this host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuthLocal {
     /// `method`: the method of authentication.
@@ -166,7 +166,7 @@ pub enum HealthState {
 }
 
 impl HealthState {
-    /// All states.
+    /// All states, in the order of declaration.
     pub const ALL: [HealthState; 5] = [
         HealthState::Idle,
         HealthState::NondrainedIdle,
@@ -277,7 +277,7 @@ pub enum CgroupPlugin {
     V1,
     /// Control groups of version 2 only.
     V2,
-    /// No control groups.
+    /// Control groups are not used.
     Disabled,
 }
 
@@ -313,7 +313,7 @@ pub struct NodeAddress {
     pub port: Option<u16>,
 }
 
-/// The section `[log]`.
+/// Section `[log]`: level, format and file of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogLocal {
     /// `level`: the least important messages that are written.
@@ -343,7 +343,7 @@ pub enum LogLevel {
     Info,
     /// Messages about the causes of events, too.
     Debug,
-    /// All messages.
+    /// Messages of every level.
     Trace,
 }
 

@@ -24,13 +24,13 @@ pub struct Policy {
     pub cluster_name: Arc<str>,
     /// The policy keys of `[controller]`.
     pub jobs: JobPolicy,
-    /// The section `[scheduler]`.
+    /// Section `[scheduler]`: order, backfill, predictions and priority.
     pub scheduler: SchedulerPolicy,
-    /// The section `[preempt]`.
+    /// Section `[preempt]`: the rules of preemption.
     pub preempt: PreemptPolicy,
-    /// The section `[recovery]`.
+    /// Section `[recovery]`: treatment of lost nodes.
     pub recovery: RecoveryPolicy,
-    /// The section `[power]`.
+    /// Section `[power]`: rebooting nodes and switching them off and on.
     pub power: PowerPolicy,
     /// The sections `[[qos]]`, in file order; if empty, QOS are recorded without an effect.
     pub qos: Vec<QosConfig>,
@@ -94,7 +94,7 @@ pub struct JobPolicy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum EnforcePartLimits {
-    /// The job waits.
+    /// The job is accepted and waits.
     #[default]
     No,
     /// The job is refused if it exceeds a limit in every one of its partitions.
@@ -112,7 +112,7 @@ pub enum MpiDefault {
     /// The interfaces PMI-1 and PMI-2.
     #[default]
     Pmi2,
-    /// The PMIx interface.
+    /// The PMIx interface, from the node's own library.
     Pmix,
 }
 
@@ -135,11 +135,11 @@ impl MpiDefault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Private {
-    /// Definitions of accounts.
+    /// Definitions of accounts, users and associations.
     Accounts,
     /// Accepted without effect; in Slurm it shows powered-down cloud nodes.
     Cloud,
-    /// Events of nodes.
+    /// Times at which nodes were down or drained.
     Events,
     /// Jobs and steps of other users, in accounting too.
     Jobs,
@@ -190,7 +190,7 @@ impl JobPolicy {
     }
 }
 
-/// The section `[scheduler]`.
+/// Section `[scheduler]`: order, backfill, predictions and priority.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SchedulerPolicy {
@@ -235,7 +235,7 @@ pub struct SchedulerPolicy {
     pub priority_calc_period: Seconds,
     /// `priority_usage_reset_period`: the period after which usage is set to zero.
     pub priority_usage_reset_period: ResetPeriod,
-    /// `priority_flags`: flags, sorted.
+    /// Flags of the priority (`priority_flags`), sorted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub priority_flags: Vec<PriorityFlag>,
     /// `billing`: the billing of jobs in partitions without billing weights.
@@ -267,12 +267,12 @@ pub enum PriorityFlag {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ResetPeriod {
-    /// No reset.
+    /// Usage is never reset.
     #[default]
     None,
-    /// Every day.
+    /// Usage is reset every day.
     Daily,
-    /// Every Sunday.
+    /// Usage is reset every Sunday.
     Weekly,
     /// The first day of every month.
     Monthly,
@@ -307,7 +307,7 @@ pub enum Backfill {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
-    /// Multifactor priority.
+    /// Multifactor priority decides the order.
     #[default]
     Multifactor,
     /// By submission, the first come first.
@@ -330,7 +330,7 @@ pub enum Order {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Predict {
-    /// The time limit.
+    /// Plans use the time limit of the job.
     #[default]
     Requested,
     /// The actual run time, which only the simulator knows.
@@ -353,14 +353,14 @@ impl Predict {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Correct {
-    /// The time limit.
+    /// Plans use the time limit of the job.
     #[default]
     Request,
     /// The prediction plus a growing increment.
     Incremental,
 }
 
-/// The section `[preempt]`.
+/// Section `[preempt]`: the rules of preemption.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PreemptPolicy {
@@ -384,7 +384,7 @@ pub struct PreemptPolicy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PreemptBy {
-    /// No preemption.
+    /// No job is preempted.
     #[default]
     None,
     /// Jobs in partitions of a higher tier preempt those of a lower tier.
@@ -399,9 +399,9 @@ pub enum PreemptBy {
 pub enum PreemptMode {
     /// Jobs are never victims; for partitions and QOS.
     Off,
-    /// Victims are ended.
+    /// Victims are ended and not requeued.
     Cancel,
-    /// Victims are requeued.
+    /// Victims are ended and requeued.
     #[default]
     Requeue,
     /// Victims are suspended: they release their CPUs, and resume when these are free again.
@@ -422,7 +422,7 @@ pub enum PreemptCost {
     Work,
 }
 
-/// The section `[recovery]`.
+/// Section `[recovery]`: treatment of lost nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecoveryPolicy {

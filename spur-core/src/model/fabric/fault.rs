@@ -34,7 +34,7 @@ pub enum Fault {
     Missing {
         /// The plugin as written.
         plugin: &'static str,
-        /// The missing keys.
+        /// Keys that the plugin needs.
         needs: &'static str,
     },
     /// The plugin does not use these keys.
@@ -55,7 +55,7 @@ pub enum Fault {
     /// Two domains have the same name.
     #[error("{name} is defined twice{}: rename one of them, or write paths such as pod-a/{name}", at_line(.first))]
     Duplicate {
-        /// The name.
+        /// Name that both domains have.
         name: String,
         /// The line of the first definition.
         first: Line,
@@ -93,11 +93,11 @@ pub enum Fault {
         "switch {child} is below {first} and below {second}: a switch has one parent, remove it from one of them"
     )]
     TwoParents {
-        /// The child.
+        /// Name of the switch with two parents.
         child: String,
         /// The parent that came first.
         first: String,
-        /// The other parent.
+        /// Parent that came second.
         second: String,
     },
     /// Switches are below themselves.
@@ -119,11 +119,11 @@ pub enum Fault {
          rails, `spur discover` and `spur import slurm` make one domain of them"
     )]
     TwoPlaces {
-        /// The node.
+        /// Name of the node.
         node: String,
-        /// The first domain.
+        /// Domain that named the node first.
         first: String,
-        /// The second domain.
+        /// Domain that named the node again.
         second: String,
     },
     /// A block size is not the base size times a power of two.
@@ -131,7 +131,7 @@ pub enum Fault {
     BadBlockSize {
         /// The size as written.
         size: u32,
-        /// The base size.
+        /// Base size of blocks, in nodes.
         base: u32,
     },
     /// A block size is 0, or the sizes do not increase.
@@ -150,7 +150,7 @@ pub enum Fault {
     /// A layer name is invalid.
     #[error("layer name \"{name}\" {why}")]
     BadLayer {
-        /// The name.
+        /// Layer name as written.
         name: String,
         /// The reason, as a part of the message.
         why: &'static str,
@@ -158,7 +158,7 @@ pub enum Fault {
     /// There are more layer names than layers.
     #[error("layers names {named} layers, but the topology has {have}: remove {}", .extra.join(", "))]
     ExtraLayers {
-        /// Number of names.
+        /// Number of layer names.
         named: usize,
         /// Number of layers above the nodes.
         have: usize,
@@ -168,7 +168,7 @@ pub enum Fault {
     /// A link speed cannot be read.
     #[error("{domain}: link speed {text:?} is not a bandwidth: write it like 400G or 100M")]
     BadSpeed {
-        /// The domain.
+        /// Domain with the link speed.
         domain: String,
         /// The value as written.
         text: String,
@@ -176,7 +176,7 @@ pub enum Fault {
     /// A latency cannot be read.
     #[error("{domain}: latency {text:?} is not a latency: write it like 500ns, 2us or 1ms")]
     BadLatency {
-        /// The domain.
+        /// Domain with the latency.
         domain: String,
         /// The value as written.
         text: String,
@@ -184,7 +184,7 @@ pub enum Fault {
     /// A number that must be positive is 0.
     #[error("{key} = 0 would let no job run: give at least 1, or remove it")]
     Zero {
-        /// The key.
+        /// Key whose value is 0.
         key: &'static str,
     },
     /// A rule names a layer that does not exist.
@@ -194,13 +194,13 @@ pub enum Fault {
         text: String,
         /// The layer that it names.
         layer: String,
-        /// All layers.
+        /// Names of all layers.
         known: Vec<String>,
     },
     /// A node was moved to a domain that cannot hold nodes.
     #[error("node {node} is placed in {domain}, which {why}")]
     BadPlace {
-        /// The node.
+        /// Name of the node.
         node: String,
         /// The domain to which it was moved.
         domain: String,

@@ -57,7 +57,7 @@ impl Pos {
 pub struct Layer(pub u8);
 
 impl Layer {
-    /// The nodes themselves.
+    /// The layer of the nodes themselves, below all domains.
     pub const NODE: Layer = Layer(0);
     /// The lowest domains: leaf switches or base blocks.
     pub const LEAF: Layer = Layer(1);
@@ -404,7 +404,7 @@ impl Fabric {
         std::iter::successors(self.leaf_of(pos), |&id| self.parents[id.index()])
     }
 
-    /// Number of domains.
+    /// Number of domains in all layers.
     #[must_use]
     pub fn domain_count(&self) -> usize {
         self.domains.len()

@@ -8,7 +8,7 @@ use crate::model::topology::Plugin;
 pub enum DomainKind {
     /// A switch of a tree.
     Switch,
-    /// A base block.
+    /// A base block of a block topology.
     Block,
     /// Several consecutive base blocks.
     AggregatedBlock,
@@ -21,7 +21,7 @@ pub struct DomainFacts {
     pub id: DomainId,
     /// The kind of the domain.
     pub kind: DomainKind,
-    /// The displayed name.
+    /// Name under which the domain is displayed.
     pub name: String,
     /// Slurm's level: 0 for a leaf.
     pub level: u8,

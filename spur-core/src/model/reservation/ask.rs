@@ -23,7 +23,7 @@ pub enum Edit<T> {
 /// The nodes that a request names.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodesAsk {
-    /// All nodes (`ALL`).
+    /// All nodes of the cluster (`ALL`).
     All,
     /// The nodes of a list.
     These(HostExpr),
@@ -33,11 +33,11 @@ pub enum NodesAsk {
 /// defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReservationAsk {
-    /// The name (`ReservationName=`).
+    /// Name of the reservation (`ReservationName=`).
     pub name: Option<Arc<str>>,
-    /// The start (`StartTime=`).
+    /// Start of the reservation (`StartTime=`).
     pub start: Option<Time>,
-    /// The end (`EndTime=`).
+    /// End of the reservation (`EndTime=`).
     pub end: Option<Time>,
     /// The duration, or its change (`Duration=`).
     pub duration: Option<Edit<TimeLimit>>,
@@ -47,7 +47,7 @@ pub struct ReservationAsk {
     pub node_count: Option<Box<[u32]>>,
     /// `Licenses=`, `TRES=license/`: all licenses of the reservation, each name once.
     pub licenses: Option<Vec<(Box<str>, u32)>>,
-    /// The partition (`PartitionName=`).
+    /// Partition of the nodes (`PartitionName=`).
     pub partition: Option<Arc<str>>,
     /// Features of the nodes; the inner `None` clears them (`Features=`).
     pub features: Option<Option<FeatureExpr>>,
@@ -59,7 +59,7 @@ pub struct ReservationAsk {
     pub flags: Option<Edit<Vec<Flag>>>,
     /// The seconds of `PURGE_COMP=`, if this flag is given.
     pub purge_after: Option<u64>,
-    /// The comment (`Comment=`).
+    /// Comment on the reservation (`Comment=`).
     pub comment: Option<Box<str>>,
     /// True to continue with the next window (`Skip`).
     pub skip: bool,

@@ -116,7 +116,7 @@ impl<W: Watch> World<W> {
         }
     }
 
-    /// Calls the controller.
+    /// Passes an input to the controller, and handles its entries and effects.
     fn handle(&mut self, input: Input) -> Result<Reply, Reject> {
         let outcome = controller::handle(&mut self.cluster, EPOCH, self.now, input);
         for entry in &outcome.entries {

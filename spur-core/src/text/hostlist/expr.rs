@@ -47,7 +47,7 @@ impl FunctionKind {
 /// A function with its argument.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Function {
-    /// Kind of lookup.
+    /// Kind of lookup that the function does.
     pub kind: FunctionKind,
     /// Names between the braces, at least one.
     pub names: HostList,
@@ -56,7 +56,7 @@ pub struct Function {
 /// One item of a [`HostExpr`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HostTerm {
-    /// Host names.
+    /// Plain host names.
     Hosts(HostList),
     /// A function whose result is host names.
     Function(Function),

@@ -157,7 +157,7 @@ impl<'a> Section<'a> {
         self.refuse_at(line, key, format_args!("{expected} is expected here, not {}", with_article(found)));
     }
 
-    /// Reads a string.
+    /// Reads a key whose value is a string; `None` if the key is absent.
     pub(super) fn string(&mut self, key: &'static str) -> Option<&'a str> {
         let entry = self.entry(key)?;
         let text = entry.value.as_str();

@@ -144,7 +144,7 @@ impl Accounts {
         self.qos_numbered(number?)
     }
 
-    /// The QOS of this number.
+    /// The QOS of this number; `None` if there is none.
     #[must_use]
     pub fn qos_numbered(&self, number: u32) -> Option<&Arc<Qos>> {
         self.qos.get(&number)
@@ -173,13 +173,13 @@ impl Accounts {
         self.last_qos + 1
     }
 
-    /// The association of this number.
+    /// The association of this number; `None` if there is none.
     #[must_use]
     pub fn association(&self, id: AssociationId) -> Option<&Arc<Association>> {
         self.associations.get(&id)
     }
 
-    /// The association of the account itself, not of one of its users.
+    /// The association of the account itself, not of one of its users; `None` if the account has none.
     #[must_use]
     pub fn of_account(&self, account: &str) -> Option<&Arc<Association>> {
         self.association(*self.of_accounts.get(account)?)

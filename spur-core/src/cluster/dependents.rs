@@ -192,7 +192,7 @@ impl Dependents {
     }
 
     /// The last array, or job outside arrays, before `array` that belongs to the same user, has the same
-    /// name, and has an unended record for which `counts` returns true.
+    /// name, and has an unended record for which `counts` returns true. `None` if there is none.
     pub(super) fn predecessor(
         &self,
         array: JobId,

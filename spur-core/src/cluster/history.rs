@@ -41,7 +41,8 @@ impl Cluster {
         self.lineage.history.as_deref()
     }
 
-    /// The evidence that the journal is an old copy. While there is any, nothing starts, ends or changes.
+    /// The evidence that the journal is an old copy; `None` if there is none. While there is any, nothing
+    /// starts, ends or changes.
     #[must_use]
     pub fn doubt(&self) -> Option<&Doubt> {
         self.lineage.doubt.as_deref()

@@ -122,7 +122,7 @@ fn put<T: Ord>(set: &mut BTreeSet<T>, member: T, present: bool) {
 }
 
 impl Jobs {
-    /// The job of this number.
+    /// The job of this number; `None` if no record has it.
     #[must_use]
     pub fn get(&self, id: JobId) -> Option<&Job> {
         self.all.get(&id).map(Arc::as_ref)
@@ -161,7 +161,7 @@ impl Jobs {
         self.arrays.iter().map(|(id, array)| (*id, array))
     }
 
-    /// The record that stands for a task of an array, alone or with other tasks.
+    /// The record that stands for a task of an array, alone or with other tasks; `None` if the task has none.
     #[must_use]
     pub fn task(&self, array: JobId, task: u32) -> Option<&Job> {
         let known = self.arrays.get(&array)?;
@@ -273,7 +273,8 @@ impl Jobs {
         }
     }
 
-    /// The number of one component, counted from 0, of the het job whose first component is `leader`.
+    /// The number of one component, counted from 0, of the het job whose first component is `leader`; `None`
+    /// if there is no such component.
     #[must_use]
     pub fn component(&self, leader: JobId, offset: u32) -> Option<JobId> {
         let het = self.get(leader).and_then(|job| job.spec.het.as_deref());
@@ -365,7 +366,7 @@ impl Jobs {
         self.all.insert(job.id, job);
     }
 
-    /// Removes a job and returns it.
+    /// Removes a job and returns it; `None` if no record has this number.
     pub(super) fn remove(&mut self, id: JobId) -> Option<Job> {
         let job = self.all.remove(&id)?;
         self.changed.note(id);

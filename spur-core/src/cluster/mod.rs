@@ -171,7 +171,7 @@ impl Cluster {
         &self.nodes
     }
 
-    /// The node of this number.
+    /// The node of this number; `None` if there is none.
     #[must_use]
     pub fn node(&self, id: NodeId) -> Option<&Node> {
         self.nodes.get(id.index())
@@ -194,7 +194,7 @@ impl Cluster {
         &self.partitions
     }
 
-    /// The partition of this name.
+    /// The partition of this name; `None` if there is none.
     #[must_use]
     pub fn partition(&self, name: &str) -> Option<&Partition> {
         self.partitions.iter().find(|partition| &**partition.name() == name)
@@ -212,13 +212,14 @@ impl Cluster {
         &self.topologies
     }
 
-    /// The topology of this name.
+    /// The topology of this name; `None` if there is none.
     #[must_use]
     pub fn topology(&self, name: &str) -> Option<&Topology> {
         self.topologies.iter().find(|topology| &*topology.name == name)
     }
 
-    /// The fabric on which jobs of a partition are placed unless they name another topology.
+    /// The fabric on which jobs of a partition are placed unless they name another topology; `None` without a
+    /// topology.
     #[must_use]
     pub fn fabric_of(&self, partition: &Partition) -> Option<&Arc<Fabric>> {
         partition.topology.and_then(|at| self.topologies.get(at)).map(|topology| &topology.fabric)
@@ -245,7 +246,7 @@ impl Cluster {
         self.reservations.values()
     }
 
-    /// The reservation of this name.
+    /// The reservation of this name; `None` if there is none.
     #[must_use]
     pub fn reservation(&self, name: &str) -> Option<&Arc<Reservation>> {
         self.reservations.get(name)
@@ -277,7 +278,7 @@ impl Cluster {
         self.jobs.take_changed()
     }
 
-    /// The job of this number.
+    /// The job of this number; `None` if no record has it.
     #[must_use]
     pub fn job(&self, id: JobId) -> Option<&Job> {
         self.jobs.get(id)

@@ -201,7 +201,7 @@ impl Usage {
         self.next_reset
     }
 
-    /// Wall-clock time of the last reset of usage to zero.
+    /// Wall-clock time of the last reset of usage to zero; `None` if there was none.
     #[must_use]
     pub fn last_reset(&self) -> Option<Time> {
         self.last_reset

@@ -354,7 +354,7 @@ impl Submission {
     }
 
     /// Removes hold and begin time from all components, for a request that only asks when the job would
-    /// start. Returns the latest begin time that was removed.
+    /// start. Returns the latest begin time that was removed; `None` if no component had one.
     pub fn released(&mut self) -> Option<Time> {
         let begins = self.specs_mut().filter_map(|spec| {
             spec.hold = false;

@@ -63,7 +63,7 @@ fn time_used(cluster: &Cluster, job: JobId, percent: u8) -> Option<Effect> {
     ran(cluster, wanted(cluster, job, kind)?, &format!("Reached {part}time limit"))
 }
 
-/// The mail for an attempt that is over and whose job is about to be requeued.
+/// The mail for an attempt that is over and whose job is about to be requeued; `None` if the user wants none.
 pub(super) fn requeued(cluster: &Cluster, job: JobId) -> Option<Effect> {
     ran(cluster, wanted(cluster, job, "REQUEUE")?, REQUEUED)
 }
@@ -74,7 +74,7 @@ fn ran(cluster: &Cluster, job: &Job, kind: &str) -> Option<Effect> {
     Some(mail(cluster, job, kind, more))
 }
 
-/// The mail for a job whose dependency can no longer be satisfied.
+/// The mail for a job whose dependency can no longer be satisfied; `None` if the user wants none.
 pub(super) fn hopeless(cluster: &Cluster, job: JobId) -> Option<Effect> {
     wanted(cluster, job, "INVALID_DEPEND")
         .map(|job| mail(cluster, job, "Invalid dependency", More::default()))

@@ -218,7 +218,7 @@ pub(super) fn next_deadline(cluster: &Cluster) -> Option<Time> {
     next.into_iter().chain(waits).chain(idle).min()
 }
 
-/// Time until which a node may take to power up or down.
+/// Time until which a node may take to power up or down; `None` if it does neither.
 fn deadline(policy: &PowerPolicy, node: &Node) -> Option<Time> {
     match node.power.as_ref()? {
         Power::PoweringDown { since, .. } => Some(*since + policy.suspend_timeout.0),
@@ -227,7 +227,7 @@ fn deadline(policy: &PowerPolicy, node: &Node) -> Option<Time> {
     }
 }
 
-/// Time at which the first idle node has been idle for `suspend_time`.
+/// Time at which the first idle node has been idle for `suspend_time`; `None` without such a node or time.
 fn first_idle(cluster: &Cluster) -> Option<Time> {
     // Without a suspend time, the nodes need not be examined.
     cluster.policy().power.suspend_time?;

@@ -20,7 +20,8 @@ pub(super) fn part_ways(ctx: &mut Ctx<'_>, id: JobId, array: Option<JobId>) -> V
     made
 }
 
-/// Some, but not all, tasks of a record whose counterparts have ended in the same way.
+/// Some, but not all, tasks of a record whose counterparts have ended in the same way; `None` if there is no
+/// such part.
 fn ahead(cluster: &Cluster, id: JobId, array: Option<JobId>) -> Option<TaskSet> {
     let job = cluster.job(id)?;
     let part = job.array.as_ref().filter(|part| part.tasks.only().is_none())?;

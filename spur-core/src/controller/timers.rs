@@ -19,7 +19,8 @@ const FORGET_AT_ONCE: usize = 1000;
 /// Number of jobs handled at once. The others stay due, and other inputs are handled in between.
 const DUE_AT_ONCE: usize = 1000;
 
-/// Time of the next action. The shell keeps one timer and sends [`Wakeup`] at that time.
+/// Time of the next action; `None` if no action is due. The shell keeps one timer and sends [`Wakeup`] at
+/// that time.
 ///
 /// [`Wakeup`]: super::Input::Wakeup
 #[must_use]
@@ -32,8 +33,11 @@ pub fn next_wakeup(cluster: &Cluster) -> Option<Time> {
     next_due(cluster).into_iter().chain(forget).min()
 }
 
-/// Time of the next action other than forgetting finished jobs, which nothing waits for. A job on a node that
-/// a new controller has not heard from may have ended; its limits wait until the node reports or is down.
+/// Time of the next action other than forgetting finished jobs, which nothing waits for; `None` if no action
+/// is due.
+///
+/// A job on a node without a report to a new controller may have ended. The limits of such a job wait until
+/// the node reports or is down.
 #[must_use]
 pub fn next_due(cluster: &Cluster) -> Option<Time> {
     let due = cluster.jobs().due().find(|(_, job)| !cluster.awaits_report(*job)).map(|(at, _)| at);

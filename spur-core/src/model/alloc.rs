@@ -169,7 +169,7 @@ impl Alloc {
         Some(Self { nodes: nodes.into(), lost: lost.into(), ..self.clone() })
     }
 
-    /// The node that runs the batch script: the first one.
+    /// The node that runs the batch script, which is the first one; `None` without nodes.
     #[must_use]
     pub fn batch_node(&self) -> Option<NodeId> {
         self.nodes.first().map(|part| part.node)
@@ -195,7 +195,7 @@ impl Alloc {
 }
 
 impl Parts {
-    /// Position of a node in the list.
+    /// Position of a node in the list; `None` if the list does not have it.
     fn rank_of(&self, node: NodeId) -> Option<usize> {
         if self.by_node.is_empty() {
             return self.by_rank.binary_search_by_key(&node, |part| part.node).ok();

@@ -76,7 +76,8 @@ pub struct Distributions {
 }
 
 impl Distributions {
-    /// The distribution over nodes, in which `Block` with `Pack` is a kind of its own.
+    /// The distribution over nodes, in which `Block` with `Pack` is a kind of its own; `None` for the
+    /// default.
     #[must_use]
     pub fn over_nodes(&self) -> Option<Distribution> {
         match self.nodes {

@@ -261,7 +261,7 @@ impl Shape {
         self.gres.iter().chain(&self.gpus_per_task).any(|spec| spec.name == SHARD && spec.count > 0)
     }
 
-    /// `--mem-per-gpu`: memory per GPU in MiB.
+    /// `--mem-per-gpu`: memory per GPU in MiB; `None` if the job does not request it.
     #[must_use]
     pub fn memory_per_gpu(&self) -> Option<u64> {
         self.cores.as_ref().and_then(|cores| cores.memory_per_gpu)

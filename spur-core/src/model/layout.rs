@@ -57,7 +57,7 @@ pub fn by_node(nodes: usize, order: &[usize]) -> Vec<IdSet> {
     ranks.into_iter().map(IdSet::from_iter).collect()
 }
 
-/// The node of each task, in the order of dealing.
+/// The node of each task, in the order of dealing; `None` if the tasks do not fit.
 fn deal(rooms: &[Room], tasks: u32, how: Distribution, overcommit: bool) -> Option<Vec<usize>> {
     let mut given = vec![0_u32; rooms.len()];
     let mut dealt = Vec::new();

@@ -88,7 +88,8 @@ impl NodeShape {
         self.shared_gpus = true;
     }
 
-    /// The devices of one entry that a job holds, under the names that users know.
+    /// The devices of one entry that a job holds, under the names that users know; `None` if the node does
+    /// not have the entry.
     #[must_use]
     pub fn called(&self, held: &GresAlloc) -> Option<Called<'_>> {
         let at = usize::from(held.entry);

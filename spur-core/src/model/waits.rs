@@ -279,7 +279,7 @@ impl Waits {
             .filter(move |wait| array.is_none_or(|array| array == wait.job))
     }
 
-    /// The job that the `singleton` terms wait for.
+    /// The job that the `singleton` terms wait for; `None` if there is none.
     pub(crate) fn predecessor(&self) -> Option<JobId> {
         self.predecessor
     }

@@ -139,7 +139,7 @@ fn numbers<T: Clone>(
     entries(list, one).ok_or_else(|| MemBindError::NoNumbers(kind, list.to_owned()))
 }
 
-/// Reads the number of a locality domain.
+/// Reads the number of a locality domain; `None` if it is no number or too large.
 fn number(text: &str) -> Option<u32> {
     let number = match text.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16).ok(),

@@ -88,7 +88,7 @@ impl FromStr for Signal {
     }
 }
 
-/// Reads `RTMIN`, `RTMIN+3`, `RTMAX-1` or `RTMAX` as a number.
+/// Reads `RTMIN`, `RTMIN+3`, `RTMAX-1` or `RTMAX` as a number; `None` for any other text.
 fn real_time(name: &str) -> Option<usize> {
     let offset = |rest: &str, sign| match rest.strip_prefix(sign) {
         Some(digits) => integer32(digits).ok().and_then(|n| u8::try_from(n).ok()),

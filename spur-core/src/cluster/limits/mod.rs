@@ -125,8 +125,8 @@ impl fmt::Display for Stop {
 }
 
 impl Cluster {
-    /// The first limit that keeps jobs from starting together. Jobs of `displaced` are about to lose their
-    /// nominations and do not count.
+    /// The first limit that keeps jobs from starting together; `None` if all may start. Jobs of `displaced`
+    /// are about to lose their nominations and do not count.
     #[must_use]
     pub fn stops(&self, now: Time, starters: &[Starter], displaced: &[JobId]) -> Option<Stop> {
         if !self.enforces(AccountingEnforce::Limits) {

@@ -10,8 +10,9 @@ use crate::model::config::{AccountingEnforce, QosConfig};
 use crate::model::job::JobSpec;
 use crate::text::nearest::nearest;
 
-/// The QOS of a job: the one that it names, else the default of its association, of the first of its
-/// partitions with one, or of the cluster; else `normal` where QOS or limits are enforced.
+/// The QOS of a job. It is the one that the job names, else the default of its association, of the first of
+/// its partitions with one, or of the cluster; else `normal` if QOS or limits are enforced. `None` without
+/// all of these.
 pub(super) fn default(cluster: &Cluster, partitions: &[&Partition], spec: &JobSpec) -> Option<Arc<str>> {
     let of_partition = || partitions.iter().find_map(|partition| partition.config.default_qos.clone());
     let of_cluster = || cluster.policy().scheduler.default_qos.clone();
@@ -22,7 +23,7 @@ pub(super) fn default(cluster: &Cluster, partitions: &[&Partition], spec: &JobSp
     named.or_else(of_partition).or_else(of_cluster).or_else(normal)
 }
 
-/// The default QOS of a job's association, where associations are enforced.
+/// The default QOS of a job's association; `None` without a default, and if associations are not enforced.
 fn of_association(cluster: &Cluster, spec: &JobSpec) -> Option<Arc<str>> {
     let enforced = cluster.enforces(AccountingEnforce::Associations);
     let partition = spec.partitions.first().filter(|_| enforced)?;

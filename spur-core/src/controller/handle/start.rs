@@ -264,7 +264,7 @@ pub(in crate::controller) fn take(
 }
 
 /// CPUs for a part of a shared node: the lowest ones, unless other CPUs have more of the part's devices near
-/// them and `near` is set.
+/// them and `near` is set. `None` if too few CPUs are free.
 fn shared_cpus(node: &Node, part: &StartPart, near: bool) -> Option<IdSet> {
     let threads = node.shape.threads_per_core.max(1);
     let looks = near && !node.shape.places.is_empty();

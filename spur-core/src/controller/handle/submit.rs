@@ -233,8 +233,8 @@ fn boot_first(cluster: &Cluster, spec: &mut JobSpec) -> Option<String> {
     none.then(|| "--reboot has no effect: there is no [power] reboot_program on this cluster".to_owned())
 }
 
-/// As in Slurm, a job with more memory per CPU than a partition allows gets more CPUs instead. Returns a
-/// warning for the user.
+/// Gives a job with more memory per CPU than a partition allows more CPUs instead, as in Slurm. Returns a
+/// warning for the user; `None` if nothing was changed.
 pub(super) fn share_memory(shape: &mut Shape, partitions: &[&Partition]) -> Option<String> {
     let limit =
         |partition: &&Partition| Some((partition.config.max_mem_per_cpu?, Arc::clone(partition.name())));

@@ -638,7 +638,7 @@ impl Word {
     }
 }
 
-/// Reads a finite number that is not negative.
+/// Reads a finite number that is not negative; `None` for any other text.
 fn factor(text: &str) -> Option<f64> {
     text.parse().ok().filter(|factor: &f64| factor.is_finite() && *factor >= 0.0)
 }

@@ -231,13 +231,13 @@ pub enum LimitChange {
 }
 
 impl Limits {
-    /// The number set for a kind: a count, or minutes.
+    /// The number set for a kind: a count, or minutes. `None` if no limit is set.
     #[must_use]
     pub fn number(&self, kind: LimitKind) -> Option<u64> {
         self.numbers.get(&kind).copied()
     }
 
-    /// The amounts of TRES set for a kind.
+    /// The amounts of TRES set for a kind; `None` if no limit is set.
     #[must_use]
     pub fn tres(&self, kind: LimitKind) -> Option<&Tres> {
         self.tres.get(&kind)

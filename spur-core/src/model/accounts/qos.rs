@@ -149,7 +149,7 @@ impl QosFlag {
         QosFlag::UsageFactorSafe,
     ];
 
-    /// The flag of this name, compared without regard to case.
+    /// The flag of this name, compared without regard to case; `None` if there is none.
     #[must_use]
     pub fn read(text: &str) -> Option<QosFlag> {
         Self::ALL.into_iter().find(|flag| flag.to_string().eq_ignore_ascii_case(text))

@@ -326,6 +326,7 @@ pub struct LogLocal {
 
 impl LogLocal {
     /// The log file of a daemon: `%d` is replaced by the daemon's name and `%n` by that of its host or node.
+    /// `None` without a log file.
     pub fn file_of(&self, daemon: &str, node: &str) -> Option<PathBuf> {
         Some(self.file.as_ref()?.replace("%d", daemon).replace("%n", node).into())
     }

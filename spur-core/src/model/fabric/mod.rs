@@ -274,7 +274,7 @@ impl Fabric {
         self.positions.get(&node).copied()
     }
 
-    /// The position of the node with this name.
+    /// The position of the node with this name; `None` if the fabric does not have it.
     #[must_use]
     pub fn pos_named(&self, name: &str) -> Option<Pos> {
         self.by_name.get(name).copied()
@@ -298,7 +298,7 @@ impl Fabric {
         &self.layers[layer.index()]
     }
 
-    /// The layer with this name.
+    /// The layer with this name; `None` if there is none.
     #[must_use]
     pub fn layer(&self, name: &str) -> Option<Layer> {
         let index = self.layer_names().iter().position(|layer| layer == name)?;
@@ -390,7 +390,8 @@ impl Fabric {
         self.leaf_of.get(pos.index()).copied()
     }
 
-    /// The domain that covers a layer above `node` at a position.
+    /// The domain that covers a layer above `node` at a position; `None` for `node`, and for a position in no
+    /// such domain.
     #[must_use]
     pub fn domain_at(&self, pos: Pos, layer: Layer) -> Option<DomainId> {
         if layer == Layer::NODE {

@@ -89,7 +89,7 @@ pub(super) fn plant<'a>(
     }
 }
 
-/// Makes a named switch the child of a parent.
+/// Makes a named switch the child of a parent and returns the child's index; `None` if the link is refused.
 fn adopt(
     child: &str,
     index: usize,

@@ -255,7 +255,7 @@ fn offset(input: &str) -> IResult<&str, i64> {
     .parse(input)
 }
 
-/// Length of a unit in seconds. The unit is given by any beginning of its plural name.
+/// Length of a unit in seconds, given by any beginning of its plural name; `None` for an unknown unit.
 fn unit_seconds(unit: &str) -> Option<i64> {
     let units = [("seconds", 1), ("minutes", 60), ("hours", 3600), ("days", 86400), ("weeks", 604_800)];
     let unit = unit.to_ascii_lowercase();

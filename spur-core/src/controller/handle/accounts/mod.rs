@@ -259,7 +259,8 @@ impl Draft<'_> {
         Err(Reject::Accounts(text))
     }
 
-    /// The account that a job counts for: the one that it names, else its user's default.
+    /// The account that a job counts for: the one that it names, else its user's default. `None` without
+    /// both.
     fn account_of(&self, job: &Job) -> Option<Arc<str>> {
         let default = || self.cluster.accounts().user(&job.spec.owner.user)?.default_account.clone();
         job.spec.account.clone().or_else(default)

@@ -48,7 +48,7 @@ pub(super) fn of_step(
 }
 
 /// The devices that a step without a request sees on nodes that its job has exclusively: GPUs as the job
-/// requested them.
+/// requested them. `None` if the job requested none.
 fn as_job(job: &Job) -> Option<StepSpec> {
     let shape = &job.spec.shape;
     let gres: Vec<GresSpec> = shape.gres.iter().filter(|spec| &*spec.name == "gpu").cloned().collect();

@@ -37,7 +37,8 @@ fn addresses(section: &mut Section<'_>) -> Option<Vec<HostPort>> {
     HostPort::parse_list(text).map_err(|e| section.refuse("addr", e)).ok()
 }
 
-/// Reads the place of the state. A refusal never repeats the text, which may hold a password.
+/// Reads the location of the state; `None` if it is absent or refused. A refusal never repeats the text,
+/// which may contain a password.
 fn state(section: &mut Section<'_>) -> Option<State> {
     let password_file = path(section, "password_file");
     let lease = section.duration("lease", 1..=60);
@@ -65,7 +66,7 @@ fn state(section: &mut Section<'_>) -> Option<State> {
     state
 }
 
-/// The file of a state in SQLite.
+/// The file of a state in SQLite; `None` if the text is refused.
 fn file(section: &mut Section<'_>, text: &str) -> Option<PathBuf> {
     match text.split_once("://") {
         None => Some(PathBuf::from(text).join(STATE_FILE)),

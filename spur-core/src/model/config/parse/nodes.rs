@@ -186,7 +186,7 @@ fn reached(section: &mut Section<'_>, count: usize) -> Vec<NodeAddress> {
     (0..count).map(address).collect()
 }
 
-/// Reads `port = 6818` or `port = "7001-7016"`.
+/// Reads `port = 6818` or `port = "7001-7016"`; `None` if the key is absent or refused.
 fn ports(section: &mut Section<'_>) -> Option<Vec<u16>> {
     if !section.is_string("port") {
         return section.integer("port", 1..=u16::MAX).map(|port| vec![port]);

@@ -68,7 +68,9 @@ fn settings(section: &mut Section<'_>, preempt: &PreemptPolicy) -> QosConfig {
 }
 
 /// The shortest circle of `preempt` from a QOS back to itself through later ones only, so that each circle is
-/// found once. The names are in that order, with the first one repeated at the end unless it is the only one.
+/// found once. `None` if there is no circle.
+///
+/// The names are in that order, with the first one repeated at the end unless it is the only one.
 fn circle<'a>(all: &'a [QosConfig], first: usize) -> Option<Vec<&'a str>> {
     let position = |name: &Arc<str>| all.iter().position(|qos| qos.name == *name);
     let mut before: BTreeMap<usize, usize> = BTreeMap::new();
@@ -99,7 +101,7 @@ pub(super) fn list(section: &mut Section<'_>, key: &'static str, known: &[QosCon
     texts.into_iter().map(|(line, name)| named(section, (line, key), name, known)).collect()
 }
 
-/// Reads the name of one QOS.
+/// Reads the name of one QOS; `None` if the key is absent or refused.
 pub(super) fn one(section: &mut Section<'_>, key: &'static str, known: &[QosConfig]) -> Option<Arc<str>> {
     let name = section.name(key)?;
     Some(named(section, (section.line_of(key), key), name, known))

@@ -157,7 +157,7 @@ impl<'a> Section<'a> {
         self.refuse_at(line, key, format_args!("{expected} is expected here, not {}", with_article(found)));
     }
 
-    /// Reads a key whose value is a string; `None` if the key is absent.
+    /// Reads a string; `None` if the key is absent, or refused because its value is no string.
     pub(super) fn string(&mut self, key: &'static str) -> Option<&'a str> {
         let entry = self.entry(key)?;
         let text = entry.value.as_str();
@@ -167,7 +167,7 @@ impl<'a> Section<'a> {
         text
     }
 
-    /// Reads a string that must not be empty.
+    /// Reads a string that must not be empty; `None` if the key is absent or refused.
     pub(super) fn name(&mut self, key: &'static str) -> Option<&'a str> {
         let text = self.string(key)?;
         if text.is_empty() {
@@ -176,7 +176,7 @@ impl<'a> Section<'a> {
         Some(text).filter(|text| !text.is_empty())
     }
 
-    /// Reads a string that must be present and not empty.
+    /// Reads a string that must be present and not empty; `None` if the key is refused.
     pub(super) fn required_name(&mut self, key: &'static str) -> Option<&'a str> {
         if !self.has(key) {
             self.note(key);
@@ -186,13 +186,13 @@ impl<'a> Section<'a> {
         self.name(key)
     }
 
-    /// Reads a string and parses it.
+    /// Reads a string and parses it; `None` if the key is absent or refused.
     pub(super) fn parsed<T: FromStr<Err: Display>>(&mut self, key: &'static str) -> Option<T> {
         let text = self.string(key)?;
         text.parse().map_err(|error: T::Err| self.refuse(key, error)).ok()
     }
 
-    /// Reads one of a few words, compared without regard to case.
+    /// Reads one of a few words, compared without regard to case; `None` if the key is absent or refused.
     pub(super) fn choice<T: Copy>(&mut self, key: &'static str, known: &[(&'static str, T)]) -> Option<T> {
         let text = self.string(key)?;
         let found = known.iter().find(|(word, _)| word.eq_ignore_ascii_case(text));
@@ -209,7 +209,7 @@ impl<'a> Section<'a> {
         found.map(|&(_, value)| value)
     }
 
-    /// Reads `true` or `false`.
+    /// Reads `true` or `false`; `None` if the key is absent or refused.
     pub(super) fn boolean(&mut self, key: &'static str) -> Option<bool> {
         let entry = self.entry(key)?;
         let value = entry.value.as_bool();
@@ -219,7 +219,7 @@ impl<'a> Section<'a> {
         value
     }
 
-    /// Reads a whole number within a range.
+    /// Reads a whole number within a range; `None` if the key is absent or refused.
     pub(super) fn integer<T>(&mut self, key: &'static str, range: RangeInclusive<T>) -> Option<T>
     where
         T: TryFrom<i128> + PartialOrd + Display,
@@ -246,7 +246,7 @@ impl<'a> Section<'a> {
         number
     }
 
-    /// Reads a number, whole or not, within a range.
+    /// Reads a number, whole or not, within a range; `None` if the key is absent or refused.
     pub(super) fn number(&mut self, key: &'static str, range: RangeInclusive<f64>) -> Option<f64> {
         let entry = self.entry(key)?;
         let text = match entry.value {
@@ -265,7 +265,8 @@ impl<'a> Section<'a> {
         number
     }
 
-    /// Reads a duration within a range: a string such as `30s`, or a number of seconds.
+    /// Reads a duration within a range: a string such as `30s`, or a number of seconds. `None` if the key is
+    /// absent or refused.
     pub(super) fn duration(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Option<Seconds> {
         let seconds = match self.table.get(key).map(Spanned::get_ref) {
             Some(DeValue::Integer(_)) => return self.integer(key, range).map(Seconds),
@@ -285,7 +286,8 @@ impl<'a> Section<'a> {
         Some(seconds)
     }
 
-    /// Reads a size of memory or disk in MiB: a string such as `512G`, or a number of MiB.
+    /// Reads a size of memory or disk in MiB: a string such as `512G`, or a number of MiB. `None` if the key
+    /// is absent or refused.
     pub(super) fn mebibytes(&mut self, key: &'static str) -> Option<u64> {
         match self.table.get(key).map(Spanned::get_ref) {
             Some(DeValue::Integer(_)) => self.integer(key, 0..=u64::from(u32::MAX) << 10),
@@ -331,7 +333,7 @@ impl<'a> Section<'a> {
         array.iter().map(|value| (self.reader.line(value.span()), value.get_ref())).collect()
     }
 
-    /// Reads a table below this one.
+    /// Reads a table below this one; `None` if the key is absent or refused.
     pub(super) fn section(&mut self, key: &'static str) -> Option<Section<'a>> {
         let label = format!("[{}]", self.path(key));
         let entry = self.entry(key)?;
@@ -369,7 +371,7 @@ impl<'a> Section<'a> {
         self.table.keys().map(|key| key.get_ref().as_ref()).collect()
     }
 
-    /// Reads a whole number whose key is a name.
+    /// Reads a whole number whose key is a name; `None` if the key is absent or refused.
     pub(super) fn count_of(&self, key: &str) -> Option<u32> {
         let value = self.table.get(key)?.get_ref();
         self.within(self.line_of(key), key, value, &ANY)

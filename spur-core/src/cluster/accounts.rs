@@ -202,8 +202,8 @@ impl Accounts {
         self.of_user(user).find(|found| &*found.account == account && found.partition.as_deref() == partition)
     }
 
-    /// The association of a user's job in an account and a partition: the one for that partition if there is
-    /// one, else the one for all partitions.
+    /// The association of a user's job in an account and a partition. It is the one for that partition if
+    /// there is one, else the one for all partitions. `None` if the user has neither.
     #[must_use]
     pub fn find(&self, user: &str, account: &str, partition: &str) -> Option<&Arc<Association>> {
         self.exactly(user, account, Some(partition)).or_else(|| self.exactly(user, account, None))
@@ -521,8 +521,8 @@ impl Cluster {
     }
 
     /// The association and the QOS that a job counts for in a partition. The job of a user without an
-    /// association counts as a child of the account that the job names, if the tree has that account, else of
-    /// `root`.
+    /// association counts as a child of an account: of the account that the job names if the tree has it,
+    /// else of `root`.
     #[must_use]
     pub fn charged(&self, spec: &JobSpec, partition: &Partition) -> Charged {
         self.accounts.charged(spec, partition)

@@ -191,8 +191,9 @@ impl Dependents {
         self.terms.get(&uid).copied().unwrap_or(0)
     }
 
-    /// The last array, or job outside arrays, before `array` that belongs to the same user, has the same
-    /// name, and has an unended record for which `counts` returns true. `None` if there is none.
+    /// The last array, or job outside arrays, that comes before `array` and counts as its predecessor; `None`
+    /// if there is none. A predecessor belongs to the same user, has the same name, and has an unended record
+    /// for which `counts` returns true.
     pub(super) fn predecessor(
         &self,
         array: JobId,

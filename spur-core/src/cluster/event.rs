@@ -1,8 +1,8 @@
 //! Events: the only things that change a cluster, and the only things that the journal holds.
 //!
-//! An event carries results (the very cores, the resolved limits), never the inputs of a decision, so replay
-//! decides nothing. **Variants and fields are added, never renamed or reused**; a new field has a default; a
-//! variant that this release does not know stops the start, because ignoring it would lose something.
+//! An event carries results (the exact cores, the resolved limits), never the inputs of a decision, so replay
+//! decides nothing. **Variants and fields are added, never renamed or reused**, and a new field has a
+//! default. A variant that this release does not know stops the start, because ignoring it would lose data.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

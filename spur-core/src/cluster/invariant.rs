@@ -102,8 +102,8 @@ fn holdings(cluster: &Cluster, id: NodeId, found: &mut Vec<String>) {
     }
 }
 
-/// Checks that nominated jobs can start as soon as all preempted jobs have left: the resources reserved for
-/// them fit beside those that stay, on nodes that are available.
+/// Checks that nominated jobs can start as soon as all preempted jobs have left. The resources reserved for
+/// them must fit beside those that stay, on nodes that are available.
 fn nominations(cluster: &Cluster, node: &Node, found: &mut Vec<String>) {
     let name = node.name();
     let nominees = cluster.jobs().nominated().filter(|(_, nomination)| nomination.on(node.id).is_some());

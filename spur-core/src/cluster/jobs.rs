@@ -195,8 +195,8 @@ impl Jobs {
         !self.het.is_empty()
     }
 
-    /// All components, in order, of the het job to which a job belongs, as far as they are in memory; the job
-    /// itself if it is no component.
+    /// All components, in order, of the het job to which a job belongs. Components that have left memory are
+    /// missing; a job that is no component is returned alone.
     #[must_use]
     pub fn components(&self, id: JobId) -> Vec<JobId> {
         match self.get(id).and_then(|job| job.spec.het.as_deref()) {
@@ -248,8 +248,8 @@ impl Jobs {
         self.ended.iter().copied()
     }
 
-    /// Jobs that an action is due for at a time, the earliest first: a warning, a time limit, the end of a
-    /// grace time, the kill after it, a deadline.
+    /// Jobs for which an action is due at a time, the earliest first. Actions are a warning, a time limit,
+    /// the end of a grace time, the kill after it, and a deadline.
     pub fn due(&self) -> impl Iterator<Item = (Time, JobId)> + '_ {
         self.due.iter().copied()
     }

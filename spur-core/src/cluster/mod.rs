@@ -291,8 +291,8 @@ impl Cluster {
         Arc::clone(kept).downcast().unwrap_or_else(|_| Arc::new(derive(self)))
     }
 
-    /// The CPUs of a job on a node to which its tasks may be bound: of each core only as many threads as the
-    /// job uses.
+    /// The CPUs of a job on a node to which its tasks may be bound. Each core gives only as many threads as
+    /// the job uses.
     #[must_use]
     pub fn task_cpus(&self, job: &Job, part: &NodeAlloc) -> IdSet {
         let cores = job.spec.shape.cores.as_ref().filter(|cores| cores.threads_per_core.is_some());

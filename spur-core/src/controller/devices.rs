@@ -1,6 +1,6 @@
 //! Choice of devices on a node. Devices near the CPUs that come with them are preferred, then the set with
-//! the most links inside, then the one with the fewest links to devices that stay free, then the lowest. With
-//! `--gres-flags=disable-binding` nearness is ignored.
+//! the most links inside. The set with the fewest links to devices that stay free is next, then the lowest.
+//! With `--gres-flags=disable-binding` nearness is ignored.
 //!
 //! Nodes report the locations of their devices ([`NodeShape::places`]); without a report the lowest are
 //! taken.

@@ -237,8 +237,8 @@ pub(super) fn after_failure(cluster: &Cluster, id: JobId) -> Then {
     }
 }
 
-/// Seconds that a job waits after an attempt: `requeue_delay`; after a lost attempt doubled for each earlier
-/// restart, so that a fault of the whole cluster does not use up all restarts at once.
+/// Seconds that a job waits after an attempt: `requeue_delay`. After a lost attempt it is doubled for each
+/// earlier restart, so that a fault of the whole cluster does not use up all restarts at once.
 fn requeue_delay(cluster: &Cluster, job: &Job) -> u64 {
     let delay = cluster.policy().recovery.requeue_delay.0;
     let failed = match &job.phase {
@@ -280,9 +280,9 @@ fn end(ctx: &mut Ctx<'_>, id: JobId, how: Outcome) {
     end_hopeless(ctx, waiting, None);
 }
 
-/// Handles jobs whose dependency has just become unsatisfiable: mails their users, and ends those that asked
-/// for it, with the jobs that depend on these in turn. The user of `told` knows already. Jobs beyond
-/// [`HOPELESS_AT_ONCE`] are left to [`end_more_hopeless`].
+/// Handles jobs whose dependency has just become unsatisfiable: mails their users, and ends the jobs that
+/// requested it. Jobs that depend on these are handled in turn. The user of `told` already has mail. Jobs
+/// beyond [`HOPELESS_AT_ONCE`] are left to [`end_more_hopeless`].
 pub(super) fn end_hopeless(ctx: &mut Ctx<'_>, jobs: Vec<JobId>, told: Option<JobId>) {
     let (mut jobs, mut told) = (VecDeque::from(jobs), BTreeSet::from_iter(told));
     let mut ended = 0;

@@ -1,7 +1,7 @@
 //! Powering down of idle nodes, and powering up of nodes that jobs need, by programs of the site.
 //!
-//! [`settle`] runs after every input: a node that is to be off is powered down as soon as it has no jobs, one
-//! that has got a job is powered up. Actions at a time are in [`expire`].
+//! [`settle`] runs after every input. A node that is to be off is powered down as soon as it has no jobs, and
+//! a node that has got a job is powered up. Actions at a time are in [`expire`].
 
 use super::effect::{Effect, PowerProgram};
 use super::{Ctx, ending, reboot};

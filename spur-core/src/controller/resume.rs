@@ -14,8 +14,8 @@ use crate::model::phase::Phase;
 #[must_use]
 pub fn orders(cluster: &Cluster, node: NodeId, held: &BTreeSet<Attempt>) -> Vec<Effect> {
     let jobs = cluster.node(node).map_or(&[][..], |node| &node.jobs);
-    // A suspended job is stopped before another one is launched in its place, and before its own launch; also
-    // while it is being killed, which takes a while.
+    // A suspended job is stopped before another one is launched in its place, and before its own launch. The
+    // same holds while it is being killed, which takes some time.
     let is_stopped = |job: &&Job| match &job.phase {
         Phase::Suspended(_) => true,
         Phase::Completing(completing) => completing.suspended && held.contains(&job.attempt()),

@@ -1,6 +1,6 @@
 //! Histories: the identity of a controller's journal, and the evidence that it is an old copy.
 //!
-//! A journal has a history, named by a random number. A copy of the journal has the same history; a
+//! A journal has a history, named by a random number, and a copy of the journal has the same one. A
 //! controller that continues from an old copy begins a new history with the old one as an ancestor. A node
 //! belongs to one history and reports the latest state of it that it has seen.
 

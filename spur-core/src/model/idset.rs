@@ -13,8 +13,8 @@ use smallvec::SmallVec;
 
 /// Number of ids that are stored inline.
 const WORD: u32 = u64::BITS;
-/// The largest number in a set: more than any node has of anything, and enough for a whole machine that a
-/// simulation counts as one node.
+/// The largest number in a set. It is above the number of CPUs or devices of any node, and enough for a whole
+/// machine that a simulation counts as one node.
 pub const MAX_ID: u32 = 1_048_575;
 
 /// A set of numbers in `0..=MAX_ID`.

@@ -254,8 +254,9 @@ impl Reservation {
         self.start <= now && now < self.end
     }
 
-    /// True if a floating reservation keeps its nodes from a job of others that runs for `seconds`, whenever
-    /// that starts: it is always so far ahead that only shorter jobs end before it.
+    /// True if a floating reservation keeps its nodes from a job of others that runs for `seconds`. This
+    /// holds for any start of the job, because the reservation stays so far ahead that only shorter jobs end
+    /// before it.
     #[must_use]
     pub fn bars(&self, seconds: u64) -> bool {
         self.lead.is_some_and(|lead| seconds > lead)

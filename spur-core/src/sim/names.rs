@@ -37,8 +37,8 @@ impl Names {
 
     /// Name of a job.
     ///
-    /// A record of an array is named by what it stands for. One task is named by its index, pending tasks
-    /// under the array's own number by the array's name, and other groups of tasks by their indices.
+    /// A record of an array is named by what it stands for. One task is named by its index. Pending tasks
+    /// under the array's own number have the array's name, and other groups of tasks have their indices.
     pub(super) fn of(&self, cluster: &Cluster, id: JobId) -> Arc<str> {
         let Some((job, part)) = cluster.job(id).and_then(|job| Some((job, job.array.as_ref()?))) else {
             return self.given(id);

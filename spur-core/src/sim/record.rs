@@ -41,8 +41,8 @@ pub(super) struct Record {
 impl Record {
     /// Adds an event.
     ///
-    /// Events are sorted by kind, but events of one job keep their order. A job that is resumed and suspended
-    /// again is reported as suspended last, and a job that is resumed and ends is reported as ended last.
+    /// Events are sorted by kind, but events of one job keep their order. A resumed job that is suspended
+    /// again is reported as suspended last. A resumed job that ends is reported as ended last.
     pub(super) fn add(&mut self, job: JobId, what: What) {
         let mut rank = what.rank();
         if self.resumed.contains(&job) {

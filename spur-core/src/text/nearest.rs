@@ -2,9 +2,10 @@
 
 /// The word of `known` that is nearest to `word`; `None` if no known word is near enough.
 ///
-/// A known word is near enough if at most a third of the letters of `word`, and at least one, are inserted,
-/// dropped, replaced or swapped with a neighbour (optimal string alignment). A word that continues the other
-/// is also near enough. The first of several equally near words is returned, and case is ignored.
+/// A known word is near enough if few letters differ: at most a third of the letters of `word`, and at least
+/// one. A difference is an inserted, dropped or replaced letter, or two swapped neighbours (optimal string
+/// alignment). A word that continues the other is also near enough. The first of several equally near words
+/// is returned, and case is ignored.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let long = word.chars().count();

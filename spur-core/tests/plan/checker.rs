@@ -114,8 +114,8 @@ struct Stay<'a> {
 /// Checks the reservations.
 ///
 /// A job must not be on a node that is reserved for others, or stay beyond a reservation that is always
-/// ahead. A job in a reservation must be there while it is in force, on its nodes, name it or be drawn by it,
-/// be allowed to use it, and be over when it is over.
+/// ahead. A job in a reservation must name it or be drawn by it, and must be allowed to use it. Such a job
+/// must be on the reservation's nodes, while the reservation is in force, and end with it.
 fn trespasses(world: &World, stay: &Stay<'_>, from: Time, to: &mut Time, found: &mut Vec<String>) {
     let job = stay.job;
     let spec = &world.cluster.job(job).unwrap().spec;

@@ -1,5 +1,5 @@
-//! Comparison of two planners: one driven as in a daemon, with quick passes during a deep pass, and one that
-//! examines everything in each quick pass.
+//! Comparison of two planners. One is driven as in a daemon, with quick passes during a deep pass, and the
+//! other examines everything in each quick pass.
 
 use std::fmt;
 

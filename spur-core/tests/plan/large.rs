@@ -9,8 +9,10 @@ use spur_core::sched::{self, Planner};
 use crate::busy::{Busy, Kind};
 use crate::checker;
 
-/// Checks that no node is overbooked at any second, every `must` is satisfied, every job has a reason or a
-/// start, and a second run gives the same plan.
+/// Checks the plan of a busy cluster.
+///
+/// No node is overbooked at any second, every `must` is satisfied, and every job has a reason or a start. A
+/// second run gives the same plan.
 fn check(busy: Busy) {
     let world = busy.world();
     let mut planner = Planner::new(&world.cluster);

@@ -21,9 +21,9 @@ use spur_core::text::time::{Seconds, Time, TimeLimit};
 use crate::world::{self, World};
 use crate::{checker, oracle};
 
-/// A random job: nodes, tasks or tasks per node, CPUs per task, memory, GPUs per task and per node, whole
-/// nodes, `must` for a leaf, seconds and fewest acceptable seconds, reservation named, and number of
-/// licences.
+/// A random job. The fields are nodes, tasks or tasks per node, CPUs per task, memory, and GPUs per task and
+/// per node. Further fields are whole nodes, `must` for a leaf, seconds, fewest acceptable seconds, the
+/// reservation named, and the number of licences.
 type Wish =
     (Option<u32>, Tasks, u32, Option<u64>, (u64, u64), bool, bool, (u64, Option<u64>), (Option<usize>, u32));
 
@@ -330,8 +330,8 @@ proptest! {
         }
     }
 
-    /// A job that has waited for `max_wait` is promised a start, and the promise is kept, under an order and
-    /// predictions that promise nothing to other jobs.
+    /// A job that has waited for `max_wait` is promised a start, and the promise is kept. The order and
+    /// predictors of the test promise nothing to other jobs.
     #[test]
     fn who_waited_too_long_is_kept_a_promise(
         case in case(),

@@ -7,8 +7,8 @@
 //! Promises, which `check` verifies for every trace:
 //!
 //! * No task starts once the step is ending. A suspended step starts no task and is resumed before TERM.
-//! * TERM is sent at most once. KILL is not sent before its time, which the end of the last task brings
-//!   forward to that moment; from then on KILL is sent whenever a process is left.
+//! * TERM is sent at most once. KILL is not sent before its time. The end of the last task brings that time
+//!   forward to the moment of the end. From then on KILL is sent whenever a process is left.
 //! * When subscribers are informed of the step's end, the record has the end of every task, and every child
 //!   has been waited for.
 //! * The shell exits only when the record is on disk or the end was acknowledged. Until then inputs do not

@@ -343,8 +343,8 @@ fn count(
     Ok((nodes.min(tasks), tasks))
 }
 
-/// The ranks on `nodes` of the nodes: on the first ones, or, if these do not hold all tasks, on those that
-/// hold most, in rank order. `None` if they do not fit.
+/// The ranks on `nodes` of the nodes, in rank order; `None` if they do not fit. The first nodes are used if
+/// they hold all tasks, else the nodes that hold most.
 fn spread(
     rooms: &[Room],
     nodes: u32,

@@ -10,9 +10,10 @@ use crate::model::config::{AccountingEnforce, QosConfig};
 use crate::model::job::JobSpec;
 use crate::text::nearest::nearest;
 
-/// The QOS of a job. It is the one that the job names, else the default of its association, of the first of
-/// its partitions with one, or of the cluster; else `normal` if QOS or limits are enforced. `None` without
-/// all of these.
+/// The QOS of a job; `None` if none of the following exists.
+///
+/// The QOS that the job names comes first. The default of its association follows, then that of its first
+/// partition with one, then that of the cluster. The last is `normal`, if QOS or limits are enforced.
 pub(super) fn default(cluster: &Cluster, partitions: &[&Partition], spec: &JobSpec) -> Option<Arc<str>> {
     let of_partition = || partitions.iter().find_map(|partition| partition.config.default_qos.clone());
     let of_cluster = || cluster.policy().scheduler.default_qos.clone();

@@ -142,9 +142,9 @@ impl Default for Association {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Charged {
-    /// The association of the job's user. If this is the association of an account, the user is not in the
-    /// tree there; the job then counts for a child of the account with the user's name and one share. `None`
-    /// if there is no tree.
+    /// The association of the job's user; `None` if there is no tree. If this is the association of an
+    /// account, the user has none there. The job then counts for a child of the account with the user's name
+    /// and one share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub association: Option<AssociationId>,
     /// The number of the job's QOS; `None` if it has none that the tree knows.

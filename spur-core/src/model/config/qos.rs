@@ -67,8 +67,8 @@ impl Policy {
         self.qos.is_empty() || named.is_none_or(|name| self.qos_index(name).is_some())
     }
 
-    /// For each QOS, the length of the longest chain of QOS above it, in which each may preempt the next; 0
-    /// for a QOS that no other may preempt.
+    /// Length of the longest chain of QOS above each QOS, in which each may preempt the next. It is 0 for a
+    /// QOS that no other may preempt.
     #[must_use]
     pub fn qos_depths(&self) -> Vec<u32> {
         let mut depths = vec![0; self.qos.len()];

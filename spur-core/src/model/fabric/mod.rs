@@ -3,8 +3,8 @@
 //!
 //! Promises: positions follow fabric order (depth first, domains in file order, nodes in the order of their
 //! hostlist). Nodes in no domain come last and are only used where the fabric is ignored. Domains are
-//! numbered layer by layer, from the bottom up, each layer in fabric order. Where a branch lacks a layer, the
-//! next domain below counts for that layer: a domain *covers* every layer from its own up to the one below
+//! numbered layer by layer, from the bottom up, each layer in fabric order. If a branch lacks a layer, the
+//! next domain below counts for that layer. A domain *covers* every layer from its own up to the one below
 //! its parent's. Positions and domain numbers are rebuilt with the fabric and never leave the process.
 
 use std::collections::BTreeMap;

@@ -206,8 +206,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Deletes QOS and removes them from the lists that name them, so that a later QOS of the same name gets
-    /// no access from old lists.
+    /// Deletes QOS and removes them from the lists that name them. A later QOS of the same name therefore
+    /// gets no access from old lists.
     fn forget_qos(&mut self, names: &BTreeSet<Arc<str>>) {
         let everywhere = self.tree.walk();
         let associations: Vec<Association> = everywhere

@@ -42,8 +42,7 @@ pub struct JobSpec {
     /// `--qos`: the QOS; `None` if none is named.
     #[serde(default)]
     pub qos: Option<Arc<str>>,
-    /// `--partition`: the partitions in which the job may run, at least one; the default is filled in at
-    /// submission.
+    /// `--partition`: partitions in which the job may run, at least one; filled in at submission.
     pub partitions: Box<[Arc<str>]>,
     /// Nodes, tasks, CPUs, memory and devices.
     #[serde(default)]
@@ -125,8 +124,7 @@ impl JobSpec {
 }
 
 /// The position of a component in a het job. Its components have consecutive numbers, start together or not
-/// at all, and end together. The first one, the leader, has the batch script, and its number is that of the
-/// het job.
+/// at all, and end together. The leader, which is the first, has the batch script and the het job's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HetPart {
     /// The number of the first component.
@@ -340,8 +338,7 @@ pub enum Sharing {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FabricAsk {
-    /// `--topology=tree|block|none|NAME`: topology or plugin for the placement; `None` for the partition's
-    /// default.
+    /// `--topology`: topology or plugin for the placement; `None` for the partition's default.
     pub topology: Option<Arc<str>>,
     /// `--gather`: limits on the domains that the job touches.
     pub gather: Option<Gather>,
@@ -418,8 +415,7 @@ pub struct Batch {
     /// `--acctg-freq`: seconds between two looks at what the script uses; 0: nobody looks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_seconds: Option<u32>,
-    /// `--oom-kill-step`: true if the whole script ends when one of its processes was killed for lack of
-    /// memory.
+    /// `--oom-kill-step`: true if the whole script ends when memory ran out for one of its processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oom_kill_step: Option<bool>,
 }
@@ -532,8 +528,7 @@ pub struct Job {
     pub never: bool,
     /// The phase of the job's life.
     pub phase: Phase,
-    /// Time at which the job became eligible, once it has left the pending phase; until then the phase has
-    /// it.
+    /// Time at which the job became eligible, once it is not pending; until then its phase has the time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub was_eligible: Option<Time>,
     /// The start promised when the job first was at the head of the queue.

@@ -42,7 +42,7 @@ pub struct JobSpec {
     /// `--qos`: the QOS; `None` if none is named.
     #[serde(default)]
     pub qos: Option<Arc<str>>,
-    /// `--partition`: partitions in which the job may run, at least one; filled in at submission.
+    /// `--partition`: partitions in which the job may run; a default is filled in at submission.
     pub partitions: Box<[Arc<str>]>,
     /// Nodes, tasks, CPUs, memory and devices.
     #[serde(default)]

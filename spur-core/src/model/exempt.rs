@@ -18,7 +18,7 @@ pub enum Exempt {
     Memory,
     /// The number of devices.
     Gres,
-    /// The number of licences.
+    /// The number of licenses.
     Licenses,
 }
 

@@ -123,8 +123,8 @@ impl JobSpec {
     }
 }
 
-/// The position of a component in a het job. Its components have consecutive numbers, start together or not
-/// at all, and end together. The leader, which is the first, has the batch script and the het job's number.
+/// The position of a component in a het (heterogeneous) job. Components have consecutive numbers, start
+/// together or not at all, and end together. The leader, the first one, has the script and the job's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HetPart {
     /// The number of the first component.

@@ -65,7 +65,7 @@ reasons! {
     ReqNodeNotAvail,
     /// No node meets the request.
     BadConstraints,
-    /// Licences are used up.
+    /// Licenses are used up.
     Licenses,
     /// The job waits for its reservation.
     Reservation,

@@ -15,7 +15,7 @@ use crate::text::tres::Tres;
 pub struct Event {
     /// Time of the event, in seconds from the start of the simulation.
     pub t: i64,
-    /// Component of a heterogeneous job that the event is about; `None` for other jobs.
+    /// Component of a het job that the event is about; `None` for other jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub component: Option<u32>,
     /// Kind of the event, with its data.

@@ -11,7 +11,7 @@ use crate::model::reason::Reason;
 use crate::sched::plan::{Plan, each_once};
 use crate::text::time::Time;
 
-/// Expected start and nodes of a job, or the reason for which they are unknown. A heterogeneous job has one
+/// Expected start and nodes of a job, or the reason for which they are unknown. A het job has one
 /// forecast for all components.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Foresight {

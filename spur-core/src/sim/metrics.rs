@@ -203,7 +203,7 @@ impl Tally {
         &mut self.outcomes[index]
     }
 
-    /// Counts a run that ended. `job` is its number, and `None` for components of a heterogeneous job after
+    /// Counts a run that ended. `job` is its number, and `None` for components of a het job after
     /// the first, because the whole counts as one job.
     pub(super) fn ended(&mut self, job: Option<u32>, run: &Run, fewest: Option<&Fewest>) {
         let ran = Ran { seconds: run.seconds(), suspended: run.suspended };

@@ -34,7 +34,7 @@ pub(super) struct Record {
     /// Jobs that the new events resume.
     resumed: BTreeSet<JobId>,
     told: BTreeMap<JobId, Told>,
-    /// Position in its heterogeneous job of each job that is a component.
+    /// Position in its het job of each job that is a component.
     components: BTreeMap<JobId, u32>,
 }
 
@@ -70,7 +70,7 @@ impl Record {
         fresh.into_iter().map(move |(job, _, what)| Event { t: now.0, component: component(&job), what })
     }
 
-    /// Records that a job is a component of a heterogeneous job.
+    /// Records that a job is a component of a het job.
     pub(super) fn set_component(&mut self, job: JobId, offset: u32) {
         self.components.insert(job, offset);
     }

@@ -134,7 +134,7 @@ pub struct HetClause {
     pub must: bool,
 }
 
-/// Value of `--het-gather`: layers in which the components of a heterogeneous job should be together.
+/// Value of `--het-gather`: layers in which the components of a het job should be together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HetGather {
     /// Clauses in the order given.

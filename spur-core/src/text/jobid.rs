@@ -18,7 +18,7 @@ pub enum JobPart {
     Whole,
     /// Tasks of an array, at least one, written `_4` or `_[1-4]`.
     Tasks(TaskSet),
-    /// One component of a heterogeneous job, written `+1`.
+    /// One component of a het job, written `+1`.
     Component(u32),
 }
 

@@ -1,4 +1,4 @@
-//! Licences that a job needs: the `--licenses` option, e.g. `matlab:2,ansys`.
+//! Licenses that a job needs: the `--licenses` option, e.g. `matlab:2,ansys`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use super::gres::is_word;
 use super::number::integer32;
 use super::{ParseError, serde_as_text};
 
-/// Licences by name with their counts, all of which are needed together. Each name occurs once, and `@server`
+/// Licenses by name with their counts, all of which are needed together. Each name occurs once, and `@server`
 /// is part of a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LicenseList(pub Vec<(String, u32)>);

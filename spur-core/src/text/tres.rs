@@ -32,7 +32,7 @@ pub enum TresKind {
         /// Type of the resource, e.g. `mi300x`; `None` for all types.
         kind: Option<String>,
     },
-    /// A licence, by name.
+    /// A license, by name.
     License(String),
 }
 

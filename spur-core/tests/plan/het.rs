@@ -1,4 +1,4 @@
-//! Comparison of heterogeneous jobs with brute force: every way to place all components of small jobs on
+//! Comparison of het jobs with brute force: every way to place all components of small jobs on
 //! small trees.
 
 use std::collections::BTreeSet;
@@ -252,7 +252,7 @@ impl Case {
     }
 }
 
-/// Tasks of each component by node; `None` if the heterogeneous job does not start.
+/// Tasks of each component by node; `None` if the het job does not start.
 fn given(plan: &Plan, leader: JobId, count: u32) -> Option<Vec<Shares>> {
     let start = plan.starts.iter().find(|start| start.attempt.job == leader)?;
     let shares = start.all().map(|start| {
@@ -264,7 +264,7 @@ fn given(plan: &Plan, leader: JobId, count: u32) -> Option<Vec<Shares>> {
 }
 
 proptest! {
-    /// A heterogeneous job is refused at submission if and only if no idle cluster could hold it.
+    /// A het job is refused at submission if and only if no idle cluster could hold it.
     #[test]
     fn what_can_never_be_is_refused_and_nothing_else(case in case()) {
         let world = case.world();

@@ -27,7 +27,7 @@ struct Site {
 /// CPUs, memory, GPUs and temporary disk of each kind of node.
 const KINDS: [(u32, u64, u32, u64); 3] = [(4, 8, 2, 5), (8, 8, 0, 0), (2, 16, 1, 5)];
 
-/// Number of licences `x`.
+/// Number of licenses `x`.
 const LICENSES: u32 = 2;
 
 impl Site {

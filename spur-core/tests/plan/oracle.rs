@@ -21,7 +21,7 @@ type Amount = [u64; 3];
 /// Expected start time and nodes of each job.
 pub(crate) type Starts = BTreeMap<JobId, (Time, Vec<NodeId>)>;
 
-/// Free resources of every node in every second from the present on, and licences used by jobs of each
+/// Free resources of every node in every second from the present on, and licenses used by jobs of each
 /// reservation or of none. The last second lasts for ever.
 struct Seconds {
     now: Time,
@@ -78,9 +78,9 @@ impl Seconds {
         }
     }
 
-    /// Number of licences free in a second for a job of a reservation, or of none, that has run this long.
+    /// Number of licenses free in a second for a job of a reservation, or of none, that has run this long.
     ///
-    /// Other reservations reduce the unused licences by their excess over the use of their jobs. They do so
+    /// Other reservations reduce the unused licenses by their excess over the use of their jobs. They do so
     /// if they are in force or always ahead.
     fn licenses(&self, world: &World, within: Option<&Arc<str>>, at: Time, ran: u64) -> i64 {
         let used = &self.used[self.index(at)];
@@ -104,7 +104,7 @@ impl Seconds {
     }
 }
 
-/// Number of licences that a job requests.
+/// Number of licenses that a job requests.
 fn licenses(job: &Job) -> i64 {
     job.spec.extra.iter().flat_map(|extra| &extra.licenses).map(|(_, count)| i64::from(*count)).sum()
 }
@@ -349,7 +349,7 @@ fn earliest(plain: &Plain<'_>, now: Time, search: impl Fn(u64, Time) -> Option<F
 }
 
 /// Start, duration and nodes of a job, and the reservations concerned. The job blocks later jobs that are
-/// bounded by `seat`, and uses the licences of `within`.
+/// bounded by `seat`, and uses the licenses of `within`.
 struct Found {
     at: Time,
     lasts: u64,

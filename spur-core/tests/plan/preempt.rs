@@ -47,7 +47,7 @@ struct Case {
     firm: [bool; 8],
     running: Vec<Running>,
     wish: Wish,
-    /// Other components of a heterogeneous job, empty for other jobs. The flag is true for a component in the
+    /// Other components of a het job, empty for other jobs. The flag is true for a component in the
     /// middle partition instead of the high one.
     rest: Vec<(Wish, bool)>,
     gather: Option<&'static str>,
@@ -94,7 +94,7 @@ fn wish(nodes: u32) -> impl Strategy<Value = Wish> {
     (nodes, tasks, 1_u32..4, memory, 0_u64..2, prop::bool::weighted(0.6), 0_u8..6)
 }
 
-/// A heterogeneous job of two or three small components.
+/// A het job of two or three small components.
 fn het() -> impl Strategy<Value = Case> {
     let gather =
         prop::sample::select(vec![None, None, Some("must:spine"), Some("prefer:leaf"), Some("must:leaf")]);
@@ -380,7 +380,7 @@ proptest! {
         is_cheapest(&case)?;
     }
 
-    /// No set of victims for a heterogeneous job costs less than the chosen one.
+    /// No set of victims for a het job costs less than the chosen one.
     #[test]
     fn no_cheaper_set_exists_for_a_het_job(case in het()) {
         is_cheapest(&case)?;

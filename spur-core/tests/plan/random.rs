@@ -23,11 +23,11 @@ use crate::{checker, oracle};
 
 /// A random job. The fields are nodes, tasks or tasks per node, CPUs per task, memory, and GPUs per task and
 /// per node. Further fields are whole nodes, `must` for a leaf, seconds, fewest acceptable seconds, the
-/// reservation named, and the number of licences.
+/// reservation named, and the number of licenses.
 type Wish =
     (Option<u32>, Tasks, u32, Option<u64>, (u64, u64), bool, bool, (u64, Option<u64>), (Option<usize>, u32));
 
-/// Number of licences `x`.
+/// Number of licenses `x`.
 const LICENSES: u32 = 3;
 
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ enum Tasks {
     OnEach(u32),
 }
 
-/// A random reservation: first node, number of nodes, licences, start, seconds, flags.
+/// A random reservation: first node, number of nodes, licenses, start, seconds, flags.
 type Kept = (u32, u32, u32, i64, u64, Vec<Flag>);
 
 #[derive(Clone, Debug)]
@@ -220,7 +220,7 @@ impl Case {
             if free == 0 || *cpus > free || (*cpus == 0 && free < 4) {
                 continue;
             }
-            // Every second job holds a licence, as long as one is free.
+            // Every second job holds a license, as long as one is free.
             let holds = u32::from(next % 2 == 1 && next / 2 < LICENSES);
             let extra = Some(Box::new(Extra { licenses: licensed(holds), ..Extra::default() }));
             world.submit(JobId(next), JobSpec { extra, ..world::spec(Shape::default(), *seconds) });

@@ -1,7 +1,7 @@
 //! Properties of plans for random clusters with all features at once.
 //!
-//! The clusters have partitions with topologies of their own, node weights, features, licences, reservations,
-//! QOS that preempt, arrays and heterogeneous jobs. Jobs request all of it with the options of a user.
+//! The clusters have partitions with topologies of their own, node weights, features, licenses, reservations,
+//! QOS that preempt, arrays and het jobs. Jobs request all of it with the options of a user.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ struct Case {
     nodes: Vec<(bool, bool, u32)>,
     backfill: Backfill,
     preempt: PreemptBy,
-    /// First node, number of nodes, start, seconds, flags and licences of each reservation.
+    /// First node, number of nodes, start, seconds, flags and licenses of each reservation.
     reservations: Vec<(u32, u32, i64, u64, Vec<Flag>, u32)>,
     jobs: Vec<Vec<String>>,
 }
@@ -373,7 +373,7 @@ fn suits(world: &World, fabric: Option<&Fabric>, spec: &JobSpec, nodes: &[NodeId
     (in_a_row || !ask.contiguous) && fast
 }
 
-/// Violations in the use of licences: more in use than exist, or more than reservations in force leave to
+/// Violations in the use of licenses: more in use than exist, or more than reservations in force leave to
 /// other jobs.
 fn too_many_licenses(world: &World, stays: &[Stay<'_>]) -> Vec<String> {
     let held = |spec: &JobSpec| -> u32 {

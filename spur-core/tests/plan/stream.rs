@@ -70,8 +70,8 @@ pub(crate) enum Deed {
     Late(u64),
     /// Reserves nodes: first and last node, seconds until the start, duration in seconds, and flags.
     Reserve(u32, u32, i64, u64, Vec<Flag>),
-    /// Reserves licences and perhaps nodes: first and last node, seconds until the start, duration in
-    /// seconds, flags, and number of licences.
+    /// Reserves licenses and perhaps nodes: first and last node, seconds until the start, duration in
+    /// seconds, flags, and number of licenses.
     License(Option<(u32, u32)>, i64, u64, Vec<Flag>, u32),
     /// Deletes a reservation.
     Unreserve(usize),
@@ -521,7 +521,7 @@ fn reserve(world: &mut World, deed: &Deed) {
     }
 }
 
-/// Reserves nodes from the first to the last, and licences, from a number of seconds from now and for a
+/// Reserves nodes from the first to the last, and licenses, from a number of seconds from now and for a
 /// number of seconds.
 fn keep(
     world: &mut World,

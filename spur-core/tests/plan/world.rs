@@ -87,7 +87,7 @@ impl World {
         self.apply(Event::HetJobSubmitted { jobs, specs });
     }
 
-    /// Starts a job, or all components of a heterogeneous job, as the controller would: with the lowest free
+    /// Starts a job, or all components of a het job, as the controller would: with the lowest free
     /// CPUs and devices.
     pub(crate) fn start(&mut self, start: &Start) {
         start.all().for_each(|start| self.start_one(start));

@@ -73,7 +73,7 @@ impl<W: Watch> World<W> {
         }
     }
 
-    /// Number of jobs that a record counts as. A heterogeneous job counts once.
+    /// Number of jobs that a record counts as. A het job counts once.
     fn count_of(&self, id: JobId) -> u64 {
         let job = self.cluster.job(id);
         job.map_or(1, |job| if job.spec.is_follower() { 0 } else { job.task_count() as u64 })

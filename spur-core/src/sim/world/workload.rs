@@ -50,7 +50,7 @@ impl<W: Watch> World<W> {
         self.happened();
     }
 
-    /// Records the event of an accepted job; for a heterogeneous job, one event for each component.
+    /// Records the event of an accepted job; for a het job, one event for each component.
     fn accepted(&mut self, name: &Arc<str>, leader: JobId, warnings: &[String]) {
         for job in self.cluster.jobs().components(leader) {
             if let Some(het) = self.cluster.job(job).and_then(|job| job.spec.het.as_deref()) {

@@ -95,7 +95,7 @@ impl World {
         }
     }
 
-    /// Slots of one kind of job: cores divided by cores per task, or whole nodes.
+    /// Slots of one kind of job: free cores of shared nodes, or free whole nodes.
     fn slots(&self, exclusive: bool, idle: bool) -> Slots {
         let free = |index: usize| {
             let cores = self.cores.unwrap_or(1);

@@ -91,8 +91,7 @@ pub(crate) fn booked_twice(world: &World, plan: &Plan, reservations: &Reservatio
     found
 }
 
-/// Checks that all components of a het job start at one time, in one domain of each layer that they
-/// require.
+/// Checks that all components of a het job start at one time.
 fn together(world: &World, starts: &[(JobId, Time)], found: &mut Vec<String>) {
     for (job, start) in starts {
         let het = world.cluster.job(*job).and_then(|job| job.spec.het.as_deref().copied());

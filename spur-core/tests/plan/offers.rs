@@ -218,7 +218,7 @@ fn nearer(world: &World, asked: &JobSpec, offered: &JobSpec) -> Option<JobSpec> 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
-    /// A refusal always names a similar request. The request is accepted, and is the nearest of its kind.
+    /// A refusal names a similar request, which is accepted and is the nearest of its kind.
     #[test]
     fn offers_work(site in site(), spec in spec()) {
         let world = site.world();

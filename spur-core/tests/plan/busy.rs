@@ -136,7 +136,7 @@ impl Busy {
         Alloc { partition: "main".into(), nodes: vec![part].into(), exclusive: whole, ..Alloc::default() }
     }
 
-    /// A pending job of 2 to 16 nodes. Every second job must be in one leaf.
+    /// A pending job of 2 to 16 nodes. With probability one half it must be in one leaf.
     pub(crate) fn pending(&self, chance: &mut Chance) -> JobSpec {
         let nodes = 2 + chance.below(15);
         let seconds = 600 * (1 + u64::from(chance.below(100)));

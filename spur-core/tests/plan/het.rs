@@ -264,7 +264,7 @@ fn given(plan: &Plan, leader: JobId, count: u32) -> Option<Vec<Shares>> {
 }
 
 proptest! {
-    /// A het job is refused at submission if and only if no idle cluster could hold it.
+    /// A het job whose components each fit alone is refused if and only if the idle cluster cannot hold it.
     #[test]
     fn what_can_never_be_is_refused_and_nothing_else(case in case()) {
         let world = case.world();

@@ -32,7 +32,8 @@ macro_rules! number {
 }
 
 number! {
-    /// Number of a job, from 1. An array task gets a job number of its own when it starts.
+    /// Number of a job, from 1. A task of an array gets a number of its own when it leaves the record that
+    /// it shares with others, for example at its start.
     JobId
 }
 number! {

@@ -520,9 +520,9 @@ impl Cluster {
         self.accounts.has_begun() && self.policy.jobs.enforces(word)
     }
 
-    /// The association and the QOS that a job counts for in a partition. The job of a user without an
-    /// association counts as a child of an account: of the account that the job names if the tree has it,
-    /// else of `root`.
+    /// The association and the QOS that a job counts for in a partition. The account is the one that the job
+    /// names, else its user's default account. A job whose user has no association there counts as a child
+    /// of that account if the tree has it, else for `root`.
     #[must_use]
     pub fn charged(&self, spec: &JobSpec, partition: &Partition) -> Charged {
         self.accounts.charged(spec, partition)

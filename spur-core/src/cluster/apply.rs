@@ -23,8 +23,8 @@ use crate::text::exit::ExitCode;
 use crate::text::time::{Time, TimeLimit};
 
 impl Cluster {
-    /// Applies the entry that follows the cluster's last one. Either all of the entry takes effect, or,
-    /// before this call, nothing of it does.
+    /// Applies the entry that follows the cluster's last one. The whole entry takes effect in this one call,
+    /// so that no reader sees a part of it.
     pub fn apply(&mut self, entry: &Entry) {
         self.apply_event(entry);
         self.count_changed();
@@ -279,7 +279,8 @@ impl Cluster {
         });
     }
 
-    /// Splits tasks that wait in one record of an array off into a record of their own.
+    /// Splits tasks that wait in one record of an array off into a record of their own. Does nothing if
+    /// these are none or all of the record's tasks.
     fn split(&mut self, id: JobId, from: JobId, tasks: &TaskSet, at: Time) {
         let Some(part) = self.jobs.get(from).and_then(|job| job.array.as_deref()) else { return };
         let (taken, left) = (part.tasks.common(tasks), part.tasks.without(tasks));
@@ -449,6 +450,7 @@ impl Cluster {
 }
 
 /// Records the time from which only resources keep a job waiting: `at`, or its begin time if that is later.
+/// Does nothing while the job is held or has an open dependency, and if the time is known already.
 fn note_eligible(job: &mut Job, at: Time) {
     let waits = job.waits_for.is_some();
     if let Phase::Pending(pending) = &mut job.phase

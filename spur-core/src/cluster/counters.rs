@@ -70,7 +70,8 @@ pub struct Counted {
 /// Counters of one entity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Number of pending, running and requeued jobs.
+    /// Number of jobs that are pending, running, suspended, or ending before a requeue; each task of an
+    /// array counts as one.
     pub submitted: u64,
     /// The resources of the jobs that run.
     pub held: Held,
@@ -217,8 +218,8 @@ impl Cluster {
         }
     }
 
-    /// True if these changes make jobs count for other associations or QOS. A change of limits alone does
-    /// not.
+    /// True if these changes may make jobs count for other associations or QOS. A change of limits alone
+    /// does not.
     pub(super) fn moves_jobs(&self, changes: &[AccountChange]) -> bool {
         let tree = &self.accounts;
         changes.iter().any(|change| match change {
@@ -248,8 +249,8 @@ impl Cluster {
         }
     }
 
-    /// The entities and amounts that a job counts at this moment; `None` for a job that has ended or is about
-    /// to.
+    /// The entities and amounts that a job counts at this moment; `None` for a job that has ended, or is
+    /// ending and will not be requeued.
     fn weigh(&self, job: &Job) -> Option<Counted> {
         let (charged, holding) = match &job.phase {
             Phase::Pending(pending) => match &pending.nominated {

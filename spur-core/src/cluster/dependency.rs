@@ -140,9 +140,9 @@ pub(super) fn settle(job: &mut Job, jobs: &Jobs, among: Among) {
 struct Standing {
     /// Time at which it started, or ended without a start; for an array, the time of its last task's start.
     started: Option<Time>,
-    /// True if it completed, false if it ended otherwise; `None` before its end.
+    /// True if the job, task or array completed, false if it ended otherwise; `None` before its end.
     completed: Option<bool>,
-    /// True if it can no longer complete.
+    /// True if the job, task or array can no longer complete.
     failed: bool,
 }
 

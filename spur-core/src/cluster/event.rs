@@ -91,7 +91,8 @@ pub enum Event {
     },
     /// A controller has opened the journal.
     ReignBegun {
-        /// A random number. A copy of the journal that is opened gets another one under the same epoch.
+        /// A random number that identifies the reign. A controller that opens a copy of the journal has the
+        /// same epoch, but another number.
         reign: u64,
     },
     /// The journal is an old copy: a node or the accounting has seen a later state. Nothing starts, ends or
@@ -408,7 +409,7 @@ pub enum Event {
         /// Attempt that was cleaned up.
         attempt: Attempt,
     },
-    /// A node is set down.
+    /// A node is set down, by an operator or by the controller.
     NodeDowned {
         /// The node that is set down.
         node: NodeId,
@@ -432,7 +433,8 @@ pub enum Event {
         /// The node that resumes.
         node: NodeId,
     },
-    /// The cluster's clock is adjusted, because its rate changes or the wall clock was set.
+    /// The cluster's clock continues from another boot or host, or its offset from the wall clock has
+    /// changed.
     ClockSet {
         /// The clock from this time on.
         clock: Clock,

@@ -40,7 +40,7 @@ impl Cluster {
         });
     }
 
-    /// Drops derived data if scores use the past performance of nodes and jobs were lost with this one.
+    /// Drops derived data if scores use the past performance of nodes and attempts were lost with this node.
     pub(super) fn judge_anew(&mut self, node: NodeId) {
         let has_lost = self.node(node).is_some_and(|node| node.past.lost > 0);
         if has_lost && self.policy.topologies.iter().any(|config| config.weights.past_performance.0 > 0) {

@@ -268,7 +268,7 @@ impl Node {
         }
     }
 
-    /// The lowest free CPUs, at most `count`.
+    /// The lowest free CPUs, at most `count`; none while a job has the node exclusively.
     #[must_use]
     pub fn lowest_free_cpus(&self, count: u32) -> IdSet {
         match self.exclusive {

@@ -27,7 +27,8 @@ pub struct Kept {
 
 impl Cluster {
     /// Number of further tasks of a job's array that may start; `None` without a limit. Tasks with nodes
-    /// reserved count as started.
+    /// reserved count as started, so the limit does not stop these: for their record the result is `None`,
+    /// too.
     #[must_use]
     pub fn more_tasks(&self, job: &Job) -> Option<usize> {
         let limit = job.spec.array.as_ref()?.limit?;

@@ -63,7 +63,7 @@ impl Cluster {
     }
 
     /// Time by which a job of this reservation must have ended; `None` if the reservation does not limit the
-    /// time.
+    /// time, or does not exist.
     pub(super) fn ends_by(&self, name: &str) -> Option<Time> {
         let reservation = self.reservations.get(name)?;
         reservation.binds_to_time().then_some(reservation.end)

@@ -105,7 +105,7 @@ pub struct Restore {
     names: Names,
     /// Requests of arrays, for their tasks to share.
     arrays: BTreeMap<JobId, Arc<JobSpec>>,
-    /// Partitions that have records.
+    /// Partitions for which the snapshot has records; others of the policy have been deleted.
     partitions: Vec<PartitionConfig>,
 }
 

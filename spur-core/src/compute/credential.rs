@@ -21,8 +21,8 @@ pub enum Expired {
     /// The credential is older than its lifetime; the value is its age in milliseconds.
     #[error("the credential is {} s old; it is good for {} s", .0 / 1000, LIFETIME_MS / 1000)]
     Old(i64),
-    /// The credential was issued in the future by the node's time; the value is the difference in
-    /// milliseconds.
+    /// The credential was issued more than its lifetime in the future by the node's time; the value is the
+    /// difference in milliseconds.
     #[error("the credential is of {} s from now: the controller's clock was set back", .0 / 1000)]
     Early(i64),
     /// The node cannot know if the credential was used.

@@ -69,7 +69,7 @@ impl Held {
         }
     }
 
-    /// The record of the attempt to store.
+    /// The record that is stored for the attempt.
     pub(super) fn record(&self) -> Record {
         let epilog = match &self.epilog {
             Epilog::NotRun | Epilog::Running => None,

@@ -100,7 +100,8 @@ pub enum Input {
         /// The reason for which the program counts as failed; `None` if it succeeded.
         failed: Option<String>,
     },
-    /// The cluster's clock has been adjusted, or its offset from the wall clock has changed.
+    /// The cluster's clock continues from another boot or host, or its offset from the wall clock has
+    /// changed.
     Clock(Clock),
     /// A controller has opened the journal: its first input.
     Begin {

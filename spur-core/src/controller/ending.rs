@@ -220,7 +220,8 @@ pub(super) fn go_on_without(ctx: &mut Ctx<'_>, id: JobId, node: NodeId, lingers:
 }
 
 /// Ends an attempt that is lost without the job's fault: its node is gone, could not launch it, or has no
-/// record of its end. The job is requeued if it allows that, and held after too many requeues.
+/// record of its end. The job is requeued if it has a batch script and allows that, and then held if it has
+/// already been requeued `max_batch_requeue` times.
 pub(super) fn lose_attempt(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome) {
     let then = after_failure(ctx.cluster(), id);
     begin(ctx, id, outcome, then);

@@ -280,7 +280,8 @@ impl Lease {
         }
     }
 
-    /// The row that a standby has read last; `None` before the first read, and for a leader.
+    /// The row that a standby has read last; `None` before the first read, and for a controller that is no
+    /// standby.
     #[must_use]
     pub fn seen(&self) -> Option<&Row> {
         match &self.state {

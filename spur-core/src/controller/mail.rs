@@ -63,7 +63,8 @@ fn time_used(cluster: &Cluster, job: JobId, percent: u8) -> Option<Effect> {
     ran(cluster, wanted(cluster, job, kind)?, &format!("Reached {part}time limit"))
 }
 
-/// The mail for an attempt that is over and whose job is about to be requeued; `None` if the user wants none.
+/// The mail for an attempt that is over and whose job is about to be requeued. `None` if the user wants
+/// none, and for the later components of a het job.
 pub(super) fn requeued(cluster: &Cluster, job: JobId) -> Option<Effect> {
     ran(cluster, wanted(cluster, job, "REQUEUE")?, REQUEUED)
 }
@@ -74,14 +75,16 @@ fn ran(cluster: &Cluster, job: &Job, kind: &str) -> Option<Effect> {
     Some(mail(cluster, job, kind, more))
 }
 
-/// The mail for a job whose dependency can no longer be satisfied; `None` if the user wants none.
+/// The mail for a job whose dependency can no longer be satisfied. `None` if the user wants none, and for
+/// the later components of a het job.
 pub(super) fn hopeless(cluster: &Cluster, job: JobId) -> Option<Effect> {
     wanted(cluster, job, "INVALID_DEPEND")
         .map(|job| mail(cluster, job, "Invalid dependency", More::default()))
 }
 
 /// The mail for a job's end: FAIL if the user asked for it and the job failed (a cancelled job has not
-/// failed), else END. `None` if the job has not ended or the user asked for neither.
+/// failed), else END. `None` if the job has not ended, or the user asked for neither. Also `None` for a task
+/// that gets no mail of its own, until the whole array has ended.
 fn ended(cluster: &Cluster, job: JobId) -> Option<Effect> {
     let job = cluster.job(job)?;
     let Phase::Ended(ended) = &job.phase else { return None };

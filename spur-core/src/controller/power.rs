@@ -21,9 +21,9 @@ const MINUTE: u64 = 60;
 /// The way in which a node is powered down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Haste {
-    /// Once the node has no jobs; until then it accepts new ones.
+    /// Once the node has no jobs; until then the node accepts new ones.
     Idle,
-    /// Once the node's present jobs have ended; it accepts no new ones.
+    /// Once the node's present jobs have ended; the node accepts no new ones.
     Drain,
     /// At once: the node's jobs are ended, and an earlier drain or down state is cleared.
     Force,
@@ -201,7 +201,7 @@ fn rate_allows_at(cluster: &Cluster, program: PowerProgram) -> Time {
     times[times.len() - rate] + MINUTE
 }
 
-/// Time at which the next action is due; `None` for none.
+/// Time at which the next action is due; `None` if none is.
 pub(super) fn next_deadline(cluster: &Cluster) -> Option<Time> {
     let policy = &cluster.policy().power;
     let (mut down, mut up) = (false, false);
@@ -228,6 +228,7 @@ fn deadline(policy: &PowerPolicy, node: &Node) -> Option<Time> {
 }
 
 /// Time at which the first idle node has been idle for `suspend_time`; `None` without such a node or time.
+/// Nodes that stay on when idle are left out.
 fn first_idle(cluster: &Cluster) -> Option<Time> {
     // Without a suspend time, the nodes need not be examined.
     cluster.policy().power.suspend_time?;
@@ -241,7 +242,8 @@ fn first_idle(cluster: &Cluster) -> Option<Time> {
     first
 }
 
-/// Time at which an idle node is to be powered down; `None` for a node in use.
+/// Time at which an idle node is to be powered down. `None` without a suspend time, and for a node that is
+/// in use, reserved for a job, drained, down or under a power action.
 fn idle_until(cluster: &Cluster, node: &Node) -> Option<Time> {
     let time = cluster.policy().power.suspend_time?;
     let is_idle = node.power.is_none() && node.works() && node.idle() && node.nominees.is_empty();

@@ -80,8 +80,8 @@ fn program(cluster: &Cluster, job: JobId, program: Program, effects: &mut Vec<Ef
     effects.extend(attempt.map(|attempt| Effect::Program { attempt, program }));
 }
 
-/// The order to launch a job's batch script; `None` if the job has none or still waits for something. A het
-/// job waits for all its components, and the first one has the script.
+/// The order to launch a job's batch script; `None` if the job has no script, does not run, or still waits
+/// for something. A het job waits for all its components, and the first one has the script.
 pub(super) fn launch(cluster: &Cluster, job: JobId) -> Option<Effect> {
     let components = cluster.jobs().components(job);
     let waits = |id: &JobId| cluster.job(*id).is_some_and(|job| !job.configuring.is_done());

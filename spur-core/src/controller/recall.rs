@@ -1,4 +1,9 @@
 //! Returns CPUs to suspended jobs as these become free, and resumes each job that has all of its CPUs.
+//!
+//! Suspended jobs have the first claim. [`settle`] runs after every input, so no pending job starts on a CPU
+//! that a suspended job waits for. Jobs for which nodes are reserved while their victims end are an
+//! exception. Among suspended jobs, `order` decides: the first also gets CPUs that were returned to a later
+//! one. A job whose nodes are reserved for others before it would end gets none.
 
 use super::Ctx;
 use crate::cluster::{Cluster, Event, Node};

@@ -35,7 +35,8 @@ pub enum Reject {
     /// There is no such QOS, or the job may not have it.
     #[error("Invalid qos specification: {0}")]
     InvalidQos(String),
-    /// The job's account does not exist or is not admitted.
+    /// The job names no account and has no default, its user has no association with the account, or no
+    /// partition admits the account.
     #[error("Invalid account or account/partition combination specified: {0}")]
     InvalidAccount(String),
     /// The number of nodes exceeds a limit or the size of the partition.
@@ -125,7 +126,7 @@ pub enum Reject {
     /// Only running jobs have an end time that can be changed.
     #[error("Job is not running")]
     NotRunning,
-    /// The job is held, so a priority cannot be set.
+    /// The job is held, so its priority cannot be changed.
     #[error("Job is in held state, pending scheduler release")]
     Held,
     /// A job that is ending cannot be suspended.

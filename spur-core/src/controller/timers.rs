@@ -19,8 +19,8 @@ const FORGET_AT_ONCE: usize = 1000;
 /// Number of jobs handled at once. The others stay due, and other inputs are handled in between.
 const DUE_AT_ONCE: usize = 1000;
 
-/// Time of the next action; `None` if no action is due. The shell keeps one timer and sends [`Wakeup`] at
-/// that time.
+/// Time of the next action; `None` if none is to come, and on an old copy of the journal. The shell keeps
+/// one timer and sends [`Wakeup`] at that time.
 ///
 /// [`Wakeup`]: super::Input::Wakeup
 #[must_use]
@@ -33,8 +33,8 @@ pub fn next_wakeup(cluster: &Cluster) -> Option<Time> {
     next_due(cluster).into_iter().chain(forget).min()
 }
 
-/// Time of the next action other than forgetting finished jobs, which nothing waits for; `None` if no action
-/// is due.
+/// Time of the next action other than forgetting finished jobs, which nothing waits for; `None` if none is
+/// to come.
 ///
 /// A job on a node without a report to a new controller may have ended. The limits of such a job wait until
 /// the node reports or is down.
@@ -51,8 +51,8 @@ pub fn next_due(cluster: &Cluster) -> Option<Time> {
         .min()
 }
 
-/// Carries out what is due at `now`. Times are whole seconds; a caller that must not cut any duration short
-/// lets the second pass first.
+/// Carries out what is due at `now`, for a limited number of jobs. Times are whole seconds; a caller that
+/// must not cut any duration short lets the second pass first.
 pub(super) fn fire(ctx: &mut Ctx<'_>, now: Time) -> Reply {
     let due = ctx.cluster().jobs().due().take_while(|(at, _)| *at <= now).map(|(_, job)| job);
     let due = due.filter(|job| !ctx.cluster().awaits_report(*job));

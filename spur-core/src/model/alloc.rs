@@ -1,4 +1,4 @@
-//! Allocations: the nodes of a started job in rank order, with the very CPUs and devices on each.
+//! Allocations: the nodes of a started job in rank order, with the exact CPUs and devices on each.
 
 use std::ops::Deref;
 use std::sync::Arc;

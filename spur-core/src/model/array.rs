@@ -1,7 +1,8 @@
 //! The relation of a record to its job array.
 //!
 //! Pending tasks of an array share one record, which costs as much as one job, however many they are. A task
-//! gets a record of its own when it starts, or when it is changed without the others.
+//! gets a record of its own when it starts, or when it is changed without the others; the last task keeps
+//! the record.
 
 use serde::{Deserialize, Serialize};
 

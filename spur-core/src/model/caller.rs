@@ -29,7 +29,8 @@ pub struct Caller {
     pub groups: Arc<[Arc<str>]>,
     /// True for root and the user of the controller, who are administrators whatever the policy tree says.
     pub owns_cluster: bool,
-    /// The administrator level. For other users, that of the policy tree when it was last asked.
+    /// The administrator level: the highest if `owns_cluster` is true, else that of the policy tree when it
+    /// was last asked.
     pub level: AdminLevel,
 }
 

@@ -83,7 +83,7 @@ pub struct Checkpoint {
 /// A job whose processes are stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Suspended {
-    /// The allocation of the job, which has only those CPUs that are in `back`.
+    /// The allocation of the job. Of its CPUs the job holds only those in `back`.
     pub alloc: Arc<Alloc>,
     /// Time of its start.
     pub started: Time,
@@ -183,7 +183,7 @@ pub enum Hold {
     User,
     /// A hold by an operator: `scontrol hold`.
     Admin,
-    /// A hold after too many failed attempts in a row.
+    /// A hold after a failed attempt of a job that has been requeued `max_batch_requeue` times.
     Requeues,
     /// A hold because the requested reservation is gone.
     Reservation,

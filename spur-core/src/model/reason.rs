@@ -34,7 +34,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// The job has no reason to wait.
+    /// No reason applies to the job.
     #[default]
     None,
     /// Jobs of higher priority come first.
@@ -49,7 +49,7 @@ reasons! {
     JobHeldUser,
     /// The job is held by an operator.
     JobHeldAdmin,
-    /// The job is held after too many failed attempts.
+    /// The job is held after too many requeues.
     JobHoldMaxRequeue,
     /// The begin time, or the end of the delay after a requeue, is in the future.
     BeginTime,

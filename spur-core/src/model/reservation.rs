@@ -150,7 +150,7 @@ flags! {
     Maint = "MAINT",
     /// The reservation may take nodes of other reservations.
     Overlap = "OVERLAP",
-    /// Jobs on its nodes do not prevent its creation.
+    /// Jobs on its nodes do not prevent its creation or change.
     IgnoreJobs = "IGNORE_JOBS",
     /// The reservation repeats an hour later.
     Hourly = "HOURLY",

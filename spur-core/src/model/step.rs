@@ -80,7 +80,7 @@ pub struct Step {
     pub started: Time,
     /// Nodes of the step, in rank order.
     pub nodes: Box<[StepNode]>,
-    /// CPUs per task; 0 if neither job nor step give a number.
+    /// CPUs per task; 0 if neither the job nor the step gives a number.
     pub cpus_per_task: u32,
     /// True if other steps may use its CPUs.
     #[serde(default)]

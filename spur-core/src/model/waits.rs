@@ -294,7 +294,8 @@ impl Waits {
         Self { list, ..self }
     }
 
-    /// Judges the terms `among` all that are neither satisfied nor hopeless, and returns the result.
+    /// Judges the terms that `among` selects and that are neither satisfied nor hopeless; returns the
+    /// result.
     pub(crate) fn judge(&mut self, among: Among, mut verdict: impl FnMut(Wait) -> Verdict) -> Judged {
         let mut judged = Judged { held: false, from: None };
         let positions: SmallVec<[usize; 4]> = self.positions(among).collect();

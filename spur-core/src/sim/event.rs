@@ -48,7 +48,7 @@ pub enum What {
     Test {
         /// Name of the job in the workload.
         job: Arc<str>,
-        /// Expected start in seconds; `None` if unknown.
+        /// Expected start in seconds from the start of the simulation; `None` if unknown.
         start: Option<i64>,
         /// Nodes of the expected start, as a hostlist; `None` if unknown.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,7 +146,7 @@ pub enum What {
         reason: &'static str,
         /// Sentence that explains the reason.
         detail: String,
-        /// Planned start in seconds; `None` if unknown.
+        /// Planned start in seconds from the start of the simulation; `None` if unknown.
         start: Option<i64>,
         /// Planned nodes, as a hostlist; `None` if unknown.
         planned: Option<String>,

@@ -109,7 +109,7 @@ impl<I> Dependency<I> {
     /// Most jobs that one request may depend on, because each is checked whenever one of them ends.
     pub const MOST_JOBS: usize = 4096;
 
-    /// Refuses a dependency on more than [`MOST_JOBS`](Self::MOST_JOBS) jobs.
+    /// Refuses a dependency with more than [`MOST_JOBS`](Self::MOST_JOBS) jobs or terms.
     ///
     /// # Errors
     /// A text with the number of jobs and the limit.

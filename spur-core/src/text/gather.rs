@@ -263,7 +263,7 @@ impl FromStr for Placement {
 pub struct NetworkNeed {
     /// Lowest speed that every link must have; `None` for any.
     pub bandwidth: Option<LinkSpeed>,
-    /// True if layers of lower latency are preferred.
+    /// True if domains whose links have the lowest latency are preferred.
     pub latency: bool,
 }
 

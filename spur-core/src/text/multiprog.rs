@@ -57,7 +57,8 @@ impl MultiProg {
     /// Reads the file.
     ///
     /// # Errors
-    /// [`MultiProgError::Line`] for a line without ranks or program, or with an open quote.
+    /// [`MultiProgError::Line`] for a line without ranks or program, with invalid ranks, or with an open
+    /// quote.
     pub fn parse(text: &str) -> Result<MultiProg, MultiProgError> {
         let mut lines = Vec::new();
         let mut physical = (1..).zip(text.lines());

@@ -4,8 +4,8 @@
 ///
 /// A known word is near enough if few letters differ: at most a third of the letters of `word`, and at least
 /// one. A difference is an inserted, dropped or replaced letter, or two swapped neighbours (optimal string
-/// alignment). A word that continues the other is also near enough. The first of several equally near words
-/// is returned, and case is ignored.
+/// alignment). A word that continues the other, which has at least three letters, is also near enough. The
+/// first of several equally near words is returned, and case is ignored.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let long = word.chars().count();

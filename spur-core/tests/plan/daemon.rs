@@ -13,7 +13,7 @@ use crate::history;
 use crate::stream::{self, Case, Deed};
 use crate::world::World;
 
-/// Number of jobs that a slice of a deep pass examines, and of deeds that a pass lasts.
+/// Number of jobs that a slice of a deep pass examines.
 const SLICE: u32 = 5;
 
 fn tell(world: &mut World, planner: &mut Planner) {
@@ -71,7 +71,8 @@ fn deepen(world: &mut World, planner: &mut Planner, pass: &mut Option<Pass>, end
     }
 }
 
-/// Action on the deep pass: one number in three begins it, and the flag is true if it ends at this step.
+/// Action on the deep pass after a deed. A number below 2, one in three, begins a pass; a pass in progress
+/// always continues. The flag is true if the pass ends at this step.
 pub(crate) type Turn = (u8, bool);
 
 #[derive(Clone)]

@@ -80,8 +80,9 @@ impl Seconds {
 
     /// Number of licenses free in a second for a job of a reservation, or of none, that has run this long.
     ///
-    /// Other reservations reduce the unused licenses by their excess over the use of their jobs. They do so
-    /// if they are in force or always ahead.
+    /// Other reservations reduce the unused licenses by their excess over the use of their jobs. A
+    /// reservation does so while it is in force. One that is always ahead does so if the job has run for at
+    /// least that time.
     fn licenses(&self, world: &World, within: Option<&Arc<str>>, at: Time, ran: u64) -> i64 {
         let used = &self.used[self.index(at)];
         let total: u32 = world.cluster.policy().licenses.iter().map(|(_, count)| count).sum();
@@ -254,8 +255,8 @@ impl Place {
         })
     }
 
-    /// True if the node may run a job of this duration at any time. The node is in the job's reservation, and
-    /// in no other reservation that is always ahead.
+    /// True if the node may run a job of this duration at any time. The node is in the job's reservation,
+    /// and in no other reservation that is always ahead by less than this duration.
     fn admits(&self, world: &World, node: NodeId, seconds: u64) -> bool {
         let bars = |other: &&Arc<Reservation>| {
             other.bars(seconds) && other.nodes.contains(&node) && !self.spares(other)

@@ -280,7 +280,7 @@ fn stays<'a>(world: &'a World, plan: &'a Plan, made: &Reservations) -> Vec<Stay<
     starts.chain(later).collect()
 }
 
-/// Latest end of jobs that run in a reservation.
+/// Latest end of jobs that run in a reservation; `Time::MAX` for no reservation, and for one with `FLEX`.
 fn closes(world: &World, within: Option<&str>) -> Time {
     let own = within.and_then(|name| world.cluster.reservation(name)).filter(|own| !own.has(Flag::Flex));
     own.map_or(Time::MAX, |own| own.end)

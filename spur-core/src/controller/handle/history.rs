@@ -23,7 +23,8 @@ pub(super) enum Standing {
     },
 }
 
-/// Compares the state that a node has seen with the journal.
+/// Compares the state that a node has seen with the journal. Refuses a node of a foreign history, and, on an
+/// old copy, a node that adds no evidence.
 pub(super) fn examine(cluster: &Cluster, name: &Arc<str>, seen: &Seen) -> Result<Standing, Reject> {
     let doubted = || cluster.doubt().map(|doubt| Reject::OldCopy(Arc::clone(&doubt.why)));
     let (Some(theirs), Some(ours)) = (seen.history, cluster.history()) else {

@@ -20,7 +20,8 @@ use crate::text::time::{Time, TimeLimit};
 /// several partitions counts for the first.
 ///
 /// # Errors
-/// [`Reject::OverLimit`] for the first limit that refuses a job.
+/// [`Reject::OverLimit`] for the first limit that refuses a job; also a QOS that requires a reservation, and
+/// an unknown partition.
 pub(super) fn check(cluster: &Cluster, now: Time, specs: &[&JobSpec]) -> Result<Vec<String>, Reject> {
     let mut warnings = Vec::new();
     let mut started = Started::default();
@@ -31,11 +32,12 @@ pub(super) fn check(cluster: &Cluster, now: Time, specs: &[&JobSpec]) -> Result<
     Ok(warnings)
 }
 
-/// Judges a changed request of a job, or of the tasks in its record. Limits on submissions apply only if
-/// account, QOS or partition change.
+/// Judges a changed request of a job, or of the tasks in its record. A request with the same account, QOS
+/// and partitions is not judged. Returns a warning if the job exceeds a limit by itself, and so waits.
 ///
 /// # Errors
-/// [`Reject::OverLimit`] for the first limit that refuses the job.
+/// [`Reject::OverLimit`] for the first limit that refuses the job; also a QOS that requires a reservation,
+/// and an unknown partition.
 pub(super) fn check_changed(
     cluster: &Cluster,
     now: Time,

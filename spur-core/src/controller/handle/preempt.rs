@@ -132,8 +132,8 @@ fn within_limits(cluster: &Cluster, now: Time, proposed: &Preemption) -> Result<
     start::within_limits(cluster, now, starts, &proposed.displaces)
 }
 
-/// All components of the victims with the manner of their leaving; `None` if a job of these ranks may not
-/// preempt one of them.
+/// All components of the victims with the manner of their leaving. `None` if one of them has ended, cannot
+/// be preempted at present, or may not be preempted by a job of these ranks.
 fn told(cluster: &Cluster, now: Time, victims: &[Attempt], ranks: &[Rank]) -> Option<Vec<Told>> {
     let mut told = Vec::with_capacity(victims.len());
     for victim in victims {

@@ -22,7 +22,8 @@ pub(super) struct Decision {
     changes: Vec<String>,
 }
 
-/// Decides on a new policy. One with a topology that cannot be built is refused as a whole.
+/// Decides on a new policy, which only operators may put in force. A policy with a topology that cannot be
+/// built is refused as a whole.
 pub(super) fn check(
     cluster: &Cluster,
     now: Time,

@@ -200,8 +200,8 @@ fn launchable(job: &Job, node: &Node, registration: &Registration) -> bool {
     same_spool && batch_here && job.spec.batch.is_some()
 }
 
-/// The first resource of which the node has less than configured, as a drain reason; `None` if the node has
-/// enough of each. Slurm drains such a node, too.
+/// The first resource of which the node has less than configured, as a drain reason. `None` if the node has
+/// enough of each, or is not in the configuration. Slurm drains such a node, too.
 fn lacking(node: &Node, registration: &Registration) -> Option<String> {
     if !node.configured {
         return None;

@@ -1,4 +1,4 @@
-//! Start of a job that the planner proposes, if the premises of the plan still hold; chooses the very CPUs
+//! Start of a job that the planner proposes, if the premises of the plan still hold; chooses the exact CPUs
 //! and devices.
 
 use std::collections::BTreeMap;
@@ -264,7 +264,8 @@ pub(in crate::controller) fn take(
 }
 
 /// CPUs for a part of a shared node: the lowest ones, unless other CPUs have more of the part's devices near
-/// them and `near` is set. `None` if too few CPUs are free.
+/// them and `near` is set. `None` if too few whole cores are free. On a node with one thread per core there
+/// may be fewer CPUs than requested, which the caller checks.
 fn shared_cpus(node: &Node, part: &StartPart, near: bool) -> Option<IdSet> {
     let threads = node.shape.threads_per_core.max(1);
     let looks = near && !node.shape.places.is_empty();

@@ -397,7 +397,8 @@ fn companion(cluster: &Cluster, spec: &JobSpec) -> Option<String> {
     Some(format!("--gather-with={id} has no effect: {why}"))
 }
 
-/// Refuses options that only some components of a het job may have.
+/// Refuses `--het-gather` unless it is given with the first component of a het job, and `--array` for a het
+/// job.
 fn het(spec: &JobSpec) -> Result<(), Reject> {
     let gathers = spec.fabric.as_ref().is_some_and(|fabric| fabric.het_gather.is_some());
     let problem = match &spec.het {

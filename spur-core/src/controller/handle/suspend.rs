@@ -13,8 +13,8 @@ use crate::text::jobid::JobRef;
 /// The job can be suspended or resumed.
 pub(super) struct Doable;
 
-/// Decides on suspensions. Suspending a suspended job changes nothing, unless it was preempted: an operator
-/// must then resume it.
+/// Decides on suspensions. Suspending a suspended job changes nothing, unless the job waits for its CPUs,
+/// e.g. after a preemption: an operator must then resume it.
 pub(super) fn check(
     cluster: &Cluster,
     caller: &Caller,

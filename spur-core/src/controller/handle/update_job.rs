@@ -269,8 +269,9 @@ fn until(now: Time, job: &Job, end: Time) -> Result<TimeLimit, Reject> {
     Ok(TimeLimit::Seconds(job.phase.run_time(now) + end.since(now)))
 }
 
-/// The nice value that gives a pending job a lower priority for now. An owner's fixed priority would not fall
-/// with the others'. `None` if nothing is to be lowered: the job is held, or its priority is fixed.
+/// The nice value that gives a pending job a lower priority for now. An owner's fixed priority would not
+/// fall with the others'. `None` if the job is not pending, is held, or has a fixed priority or one that is
+/// lower already. Also `None` unless the order of the queue is multifactor.
 fn as_nice(cluster: &Cluster, now: Time, job: &Job, priority: u32) -> Option<i32> {
     let Phase::Pending(pending) = &job.phase else { return None };
     let is_weighed = cluster.policy().scheduler.order == Order::Multifactor;
@@ -283,7 +284,8 @@ fn as_nice(cluster: &Cluster, now: Time, job: &Job, priority: u32) -> Option<i32
     Some(job.spec.nice.saturating_add(i32::try_from(less).unwrap_or(i32::MAX)))
 }
 
-/// Gives a job whose QOS was removed its default QOS, and checks that the QOS admits the job.
+/// Fills in the default account and QOS of a changed request that names none, and checks that account and
+/// QOS admit the job.
 fn requalify(cluster: &Cluster, caller: &Caller, spec: &mut JobSpec) -> Result<(), Reject> {
     account::fill_in(cluster, spec);
     account::check(cluster, spec)?;

@@ -241,17 +241,17 @@ pub struct QosSet {
     pub preempt: Option<ListChange>,
     /// `PreemptMode=`; the inner `None` stands for `cluster`.
     pub preempt_mode: Option<Option<PreemptMode>>,
-    /// The value of `GraceTime=`; `None` if it is not given.
+    /// The value of `GraceTime=`; the inner `None` clears it.
     pub grace_time: Option<Option<Seconds>>,
-    /// The value of `PreemptExemptTime=`; `None` if it is not given.
+    /// The value of `PreemptExemptTime=`; the inner `None` clears it.
     pub exempt_time: Option<Option<Seconds>>,
     /// The value of `Flags=`; `None` if it is not given.
     pub flags: Option<(Sign, BTreeSet<QosFlag>)>,
     /// The value of `UsageFactor=`; `None` if it is not given.
     pub usage_factor: Option<f64>,
-    /// The value of `UsageThreshold=`; `None` if it is not given.
+    /// The value of `UsageThreshold=`; the inner `None` clears it.
     pub usage_threshold: Option<Option<f64>>,
-    /// The value of `LimitFactor=`; `None` if it is not given.
+    /// The value of `LimitFactor=`; the inner `None` clears it.
     pub limit_factor: Option<Option<f64>>,
     /// Limits that are set or cleared.
     pub limits: Vec<(LimitKind, LimitChange)>,

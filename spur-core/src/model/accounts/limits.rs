@@ -79,7 +79,7 @@ kinds! {
     GrpTresRunMins "GrpTRESRunMins" [] Tres true true false;
     /// Number of running jobs.
     GrpJobs "GrpJobs" [] Count true true false;
-    /// Number of pending jobs that gain priority by age.
+    /// Number of pending jobs that gain priority by age. Stored without effect.
     GrpJobsAccrue "GrpJobsAccrue" [] Count true true false;
     /// Number of pending and running jobs.
     GrpSubmitJobs "GrpSubmitJobs" ["GrpSubmit"] Count true true false;
@@ -105,11 +105,11 @@ kinds! {
     MaxJobsPerUser "MaxJobsPerUser" ["MaxJobsPU", "MaxJobs"] Count false true false;
     /// Number of running jobs of one account.
     MaxJobsPerAccount "MaxJobsPerAccount" ["MaxJobsPA"] Count false true false;
-    /// Number of pending jobs of an association that gain priority by age.
+    /// Number of pending jobs of an association that gain priority by age. Stored without effect.
     MaxJobsAccrue "MaxJobsAccrue" [] Count true false true;
-    /// Number of pending jobs of one user that gain priority by age.
+    /// Number of pending jobs of one user that gain priority by age. Stored without effect.
     MaxJobsAccruePerUser "MaxJobsAccruePerUser" ["MaxJobsAccruePU", "MaxJobsAccrue"] Count false true false;
-    /// Number of pending jobs of one account that gain priority by age.
+    /// Number of pending jobs of one account that gain priority by age. Stored without effect.
     MaxJobsAccruePerAccount "MaxJobsAccruePerAccount" ["MaxJobsAccruePA"] Count false true false;
     /// Number of pending and running jobs of an association.
     MaxSubmitJobs "MaxSubmitJobs" ["MaxSubmit"] Count true false true;
@@ -121,7 +121,7 @@ kinds! {
     MaxWall "MaxWallDurationPerJob" ["MaxWall"] Minutes true true true;
     /// The smallest amount of TRES that a job must have.
     MinTres "MinTRESPerJob" ["MinTRES"] Tres false true false;
-    /// The priority below which backfill plans no start for a job.
+    /// The priority below which backfill plans no start for a job. Stored without effect.
     MinPrioThreshold "MinPrioThreshold" [] Count true true true;
     /// The association's priority, for the association factor of job priority.
     Priority "Priority" [] Count true false true;

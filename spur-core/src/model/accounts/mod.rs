@@ -71,7 +71,8 @@ pub enum AdminLevel {
 }
 
 impl AdminLevel {
-    /// Reads a level or an abbreviation of one: `None`, `Operator`, `Administrator`.
+    /// Reads a level or an abbreviation of one: `none`, `operator`, `administrator`, compared without regard
+    /// to case. `None` for any other text.
     #[must_use]
     pub fn read(text: &str) -> Option<AdminLevel> {
         let text = text.to_ascii_lowercase();

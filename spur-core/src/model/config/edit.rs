@@ -249,11 +249,11 @@ pub fn node(config: &mut NodeConfig, key: &str, value: &str) -> Result<(), Strin
     done.map_err(|problem| format!("Invalid input: {key}={value}: {problem}"))
 }
 
-/// Completes and checks the numbers of a node that is created. CPUs must match sockets, cores and threads,
-/// and the specialized ones must leave some for jobs.
+/// Checks the name of a node that is created, and completes and checks its numbers. CPUs must match sockets,
+/// cores and threads, and the specialized ones must leave some for jobs.
 ///
 /// # Errors
-/// The contradiction.
+/// A message about an invalid name or a contradiction.
 pub fn complete(config: &mut NodeConfig) -> Result<(), String> {
     if !is_layer_name(&config.name) {
         return Err(format!(
@@ -290,7 +290,7 @@ fn layout(shape: &mut NodeShape) -> Result<(), String> {
 /// Devices of a node in the format of `Gres=`.
 ///
 /// # Errors
-/// The first item that is invalid.
+/// A message about the first invalid item, or about shards that do not fit the GPUs.
 pub fn devices(value: &str) -> Result<Vec<NodeGres>, String> {
     if is_nothing(value) {
         return Ok(Vec::new());

@@ -47,8 +47,8 @@ pub enum Limit {
 }
 
 impl PartitionConfig {
-    /// The first limit of the partition that keeps a job with this QOS from running here; `None` if the job
-    /// may run. Flags of the QOS lift some limits.
+    /// The first limit of the partition that keeps a job with this QOS from running here; `None` if no limit
+    /// does. Flags of the QOS lift some limits.
     #[must_use]
     pub fn limit(&self, spec: &JobSpec, qos: Option<&QosConfig>) -> Option<Limit> {
         let lifts = |flag| qos.is_some_and(|qos| qos.has(flag));

@@ -159,7 +159,7 @@ pub enum HealthState {
     NondrainedIdle,
     /// Jobs hold all CPUs of the node.
     Alloc,
-    /// Jobs hold some, but not all, CPUs of the node.
+    /// Jobs hold something of the node, but not all of its CPUs.
     Mixed,
     /// The health is only checked at the start of the daemon.
     StartOnly,

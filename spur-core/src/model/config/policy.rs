@@ -135,7 +135,7 @@ impl MpiDefault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Private {
-    /// Definitions of accounts, users and associations.
+    /// Definitions of accounts, except those that the user is in or coordinates.
     Accounts,
     /// Accepted without effect; in Slurm it shows powered-down cloud nodes.
     Cloud,
@@ -149,9 +149,9 @@ pub enum Private {
     Partitions,
     /// Reservations that the user may not use.
     Reservations,
-    /// Usage of other users.
+    /// Usage of other users; hides their records like `Users`.
     Usage,
-    /// Names and records of other users.
+    /// Names and records of users, except the user's own and those of accounts that the user coordinates.
     Users,
 }
 
@@ -430,7 +430,8 @@ pub struct RecoveryPolicy {
     pub node_timeout: Seconds,
     /// `overlap`: true if jobs are requeued although they may still run on a silent node.
     pub overlap: bool,
-    /// `requeue_delay`: time from the end of a failed attempt to the next.
+    /// `requeue_delay`: least time from the end of an attempt to the next. After a lost attempt it doubles
+    /// with each earlier restart, up to a limit.
     pub requeue_delay: Seconds,
 }
 
@@ -698,7 +699,7 @@ impl Default for RecoveryPolicy {
 pub struct PowerPolicy {
     /// `reboot_program`: the program that a node's daemon runs to reboot its host.
     pub reboot_program: Option<Arc<str>>,
-    /// `resume_timeout`: time that a node may take to come back.
+    /// `resume_timeout`: time that a node may take to register after it is powered up or rebooted.
     pub resume_timeout: Seconds,
     /// `suspend_program`: the program that the controller runs to power nodes down. It is set if and only if
     /// `resume_program` is.

@@ -192,7 +192,7 @@ pub enum Fault {
     UnknownLayer {
         /// The value as written.
         text: String,
-        /// The layer that it names.
+        /// The layer that the rule names.
         layer: String,
         /// Names of all layers.
         known: Vec<String>,
@@ -202,7 +202,7 @@ pub enum Fault {
     BadPlace {
         /// Name of the node.
         node: String,
-        /// The domain to which it was moved.
+        /// The domain to which the node was moved.
         domain: String,
         /// The reason, as a part of the message.
         why: &'static str,

@@ -206,7 +206,8 @@ impl Fabric {
     /// `blockwith{n1}`.
     ///
     /// # Errors
-    /// [`FunctionError`] with the functions that work here.
+    /// [`FunctionError`] for a function of another kind of topology, and for a name that denotes no domain
+    /// or node.
     fn domain_meant(&self, function: FunctionKind, name: &str) -> Result<DomainId, FunctionError> {
         let instead = match (self.plugin(), function) {
             (Plugin::Tree, FunctionKind::Switch) | (Plugin::Block, FunctionKind::Block) => {
@@ -251,7 +252,8 @@ impl<'a> FunctionNodes<'a> {
     /// The names of nodes that a function adds to earlier ones, in fabric order.
     ///
     /// # Errors
-    /// [`FunctionError`] with the functions that work here.
+    /// [`FunctionError`] for a function of another kind of topology, and for a name that denotes no domain
+    /// or node.
     pub fn add(&mut self, function: &Function) -> Result<Vec<String>, FunctionError> {
         let mut names = Vec::new();
         for name in function.names.iter() {

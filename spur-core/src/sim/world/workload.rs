@@ -150,7 +150,7 @@ impl<W: Watch> World<W> {
     /// An operator cancels a job, an array or some of its tasks.
     ///
     /// # Errors
-    /// [`Reject`] for a job that is over.
+    /// The [`Reject`] of the controller, e.g. for a job that is over.
     pub fn cancel(&mut self, job: JobRef<JobId>) -> Result<(), Reject> {
         let answer = self.operate(Command::Cancel { jobs: vec![job] });
         match answer? {

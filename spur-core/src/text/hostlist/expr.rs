@@ -72,7 +72,8 @@ pub struct HostExpr {
 impl HostExpr {
     /// Returns the names that the expression stands for, in order.
     ///
-    /// `resolve` returns the names for a function, or the reason for refusing it.
+    /// `resolve` returns the names for a function, or the reason for refusing it. It is called for each
+    /// function in order, and may leave out names that an earlier function has given.
     ///
     /// # Errors
     /// [`ParseError`] for the first function that `resolve` refuses, with its reason.

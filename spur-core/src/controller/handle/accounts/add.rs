@@ -269,7 +269,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Refuses users and accounts that do not exist, and accounts that the caller may not change.
+    /// Refuses a request without users or accounts, users and accounts that do not exist, and accounts that
+    /// the caller may not change.
     pub(super) fn coordinators_exist(&self, which: &Which) -> Result<(), Reject> {
         let (users, accounts) = (&which.users, &which.accounts);
         if users.is_empty() {

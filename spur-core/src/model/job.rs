@@ -763,8 +763,8 @@ impl Job {
         (!end.is_never()).then(|| started.max(Time(end.0 - i64::from(warn.seconds))))
     }
 
-    /// Time of the next mail about the used part of a running job's time limit, with its percentage; `None`
-    /// if no more is wanted.
+    /// Time of the next mail about the used part of the time limit, with the percentage; `None` if the job
+    /// does not run or has no time limit, or if no more such mail is wanted.
     #[must_use]
     pub fn tells_at(&self) -> Option<(Time, u8)> {
         let (types, _) = self.spec.extra.as_ref()?.mail.as_ref()?;

@@ -32,7 +32,7 @@ pub struct EndedTasks {
     /// Tasks that completed with exit code 0.
     #[serde(default)]
     pub completed: TaskSet,
-    /// Tasks that ended in any other way.
+    /// Tasks that ended, but did not complete with exit code 0.
     #[serde(default)]
     pub failed: TaskSet,
 }

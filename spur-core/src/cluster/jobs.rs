@@ -36,7 +36,7 @@ pub struct Jobs {
     held_licenses: BTreeMap<Box<str>, u64>,
     /// Running jobs that lost nodes which have not been replaced.
     short: BTreeSet<JobId>,
-    /// Jobs that an action is due for at a time; see [`due`].
+    /// Jobs by the time at which an action is due for them; see [`due`].
     due: BTreeSet<(Time, JobId)>,
     /// For each job and array, the records whose dependencies name it.
     dependents: Dependents,

@@ -723,7 +723,7 @@ impl Job {
         }
     }
 
-    /// The latest start with which the job ends before its `--deadline`; `None` without a deadline.
+    /// The latest start with which the job ends by its `--deadline`; `None` without a deadline.
     #[must_use]
     pub fn latest_start(&self) -> Option<Time> {
         let shortest = self.spec.least_time().seconds().unwrap_or(0);

@@ -21,8 +21,8 @@ pub use ask::{AskError, Edit, KEYS, NodesAsk, ReservationAsk};
 const DAY: u64 = 86_400;
 /// Seconds of a week.
 const WEEK: u64 = 7 * DAY;
-/// Number of future windows that plans consider, and how many seconds ahead. Later windows are planned with
-/// when they come nearer.
+/// Most windows of a repeating reservation that plans consider. Later windows are considered when they come
+/// nearer.
 const AHEAD: usize = 64;
 const FAR: u64 = 14 * DAY;
 
@@ -222,8 +222,8 @@ impl Reservation {
         self.partition.is_some() && !stay.iter().any(|flag| self.has(*flag))
     }
 
-    /// Time at which the reservation ends because it is idle, as things are; `None` if it is not idle. Time
-    /// before its start does not count.
+    /// Time at which the reservation will end because it is idle; `None` if it is not idle or lacks the flag
+    /// `PURGE_COMP`. Time before its start does not count.
     #[must_use]
     pub fn purged_at(&self) -> Option<Time> {
         let idle = self.idle_since.filter(|_| self.has(Flag::PurgeComp))?;

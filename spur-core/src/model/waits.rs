@@ -193,7 +193,7 @@ pub enum WaitKind {
     Ended,
     /// The other job ends with exit code 0.
     Completed,
-    /// The other job ends in any other way.
+    /// The other job ends, but not with exit code 0.
     Failed,
     /// The other job, an earlier one with the same name and user, ends (`singleton`).
     Singleton,

@@ -13,12 +13,12 @@ use crate::text::time::Time;
 pub(super) struct Truth {
     predict: Predict,
     recent: Recent,
-    /// Run time in seconds of each job that nothing stops, by job number; `None` for ever.
+    /// Run time in seconds of each job that nothing stops, by job number; `None` if it never ends.
     run_times: Vec<Option<u64>>,
 }
 
 impl Truth {
-    /// Records the run time of a job in seconds; `None` for ever.
+    /// Records the run time of a job in seconds; `None` if it never ends.
     pub(super) fn learn(&mut self, job: JobId, run_time: Option<u64>) {
         let index = job.0 as usize;
         if self.run_times.len() <= index {
@@ -27,7 +27,7 @@ impl Truth {
         self.run_times[index] = run_time;
     }
 
-    /// Run time in seconds of a job that nothing stops; `None` for ever.
+    /// Run time in seconds of a job that nothing stops; `None` if it never ends.
     pub(super) fn run_time(&self, job: JobId) -> Option<u64> {
         self.run_times.get(job.0 as usize).copied().flatten()
     }
@@ -49,7 +49,7 @@ impl Truth {
     }
 
     /// Actual duration of an attempt in seconds: its run time or its time limit, whichever is shorter; `None`
-    /// for ever.
+    /// if neither ends it.
     fn actual(&self, job: &Job) -> Option<u64> {
         let limit = job.spec.time_limit.seconds();
         match (self.run_time(job.id), limit) {

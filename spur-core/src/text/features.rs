@@ -16,7 +16,7 @@ use super::{ParseError, serde_as_text};
 const WHAT: &str = "constraint";
 const HELP: &str = "write features with `&`, `|`, parentheses, NAME*COUNT, and [a|b] for a choice that all \
                     nodes share, e.g. `ib&(intel|amd)`";
-/// Deepest nesting of parentheses in an expression.
+/// Most opening parentheses and brackets of an expression as written, and again in the form that is printed.
 const MAX_DEPTH: usize = 32;
 /// Most counts in one expression.
 pub const MAX_COUNTS: usize = 8;

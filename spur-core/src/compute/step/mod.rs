@@ -30,7 +30,7 @@ use crate::text::signal::Signal;
 pub const AFTER_LIMIT_MS: u64 = 30_000;
 /// Milliseconds that a helper process may take: it may write to a pipe without a reader.
 pub const HELPER_MS: u64 = 5_000;
-/// Largest number of helper processes at which another notice is still written.
+/// Number of helper processes from which on no further notice is written.
 pub const MOST_HELPERS: usize = 16;
 /// Milliseconds before the shell tries again to write a record that the disk refused.
 pub const WRITE_AGAIN_MS: u64 = 1_000;

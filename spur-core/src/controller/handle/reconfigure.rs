@@ -71,9 +71,9 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     Reply::Reconfigured { changes: decision.changes }
 }
 
-/// The `[[qos]]` sections in relation to the policy tree.
+/// The `[[qos]]` sections of the new configuration, compared with the policy tree.
 struct FileQos {
-    /// The sections, if they have changed.
+    /// The sections, if they differ from those that the tree was last compared with.
     file: Option<Vec<QosConfig>>,
     sentences: Vec<String>,
 }

@@ -350,8 +350,8 @@ fn skip(cluster: &Cluster, ask: &ReservationAsk, known: &Reservation) -> Result<
     Ok(Decision(Arc::new(moved)))
 }
 
-/// Changes the number of nodes: adds nodes like those that the reservation has, or removes those that matter
-/// least.
+/// Changes the number of nodes: adds nodes like those that the reservation has, or removes nodes: first
+/// unavailable ones, then idle ones.
 fn resize(cluster: &Cluster, now: Time, made: &mut Reservation, count: u32) -> Result<(), Reject> {
     if made.has(Flag::PartNodes) {
         return Err(Reject::Invalid("with PART_NODES it has all nodes of its partition".to_owned()));

@@ -100,7 +100,7 @@ pub const NODE_KEYS: [&str; 17] = [
     "Weight",
 ];
 
-/// The key that is meant: an exact match, or the only one with this beginning of at least three letters.
+/// Finds a key by its name, or by an unambiguous beginning of the name of at least three letters.
 fn meant(key: &str, known: &[&'static str]) -> Result<&'static str, String> {
     let exact = known.iter().find(|name| name.eq_ignore_ascii_case(key));
     let begins = |name: &&&'static str| {

@@ -412,8 +412,8 @@ pub enum PreemptMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PreemptCost {
-    /// The lowest of the victims' highest tier or QOS priority, then least node-seconds lost, then fewest
-    /// jobs.
+    /// The highest tier or QOS priority among the victims, lowest first; then least node-seconds lost, then
+    /// fewest jobs.
     #[default]
     Priority,
     /// Fewest jobs, then priority, then work.

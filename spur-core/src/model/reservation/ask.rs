@@ -246,7 +246,7 @@ fn count(value: &str) -> Result<u32, String> {
         .ok_or_else(|| "write a number of nodes, or several with commas between".to_owned())
 }
 
-/// The key that is meant: of this name, or the only one with this beginning.
+/// Finds a key by its name or by an unambiguous beginning of the name.
 fn key_of(word: &str) -> Result<&'static str, String> {
     let all = || KEYS.into_iter().chain(REFUSED.map(|(name, _)| name));
     let lower = word.to_ascii_lowercase();

@@ -17,8 +17,8 @@ use crate::sim::foresight::Foresight;
 use crate::text::jobid::JobRef;
 
 impl<W: Watch> World<W> {
-    /// Submits a job that would run for `run_time` seconds; `None` for ever. A refusal is reported as an
-    /// event.
+    /// Submits a job that would run for `run_time` seconds; `None` if it never ends. A refusal is reported as
+    /// an event.
     pub fn submit(
         &mut self,
         name: Arc<str>,

@@ -1,13 +1,15 @@
-//! Where a daemon is connected to: who is let in, how many, and for how long.
+//! Connections that a daemon accepts: admission, limits and time-outs.
 //!
-//! Connections are accepted here and handed to tonic when their handshake is over. Until its other end has proved who it
-//! is, a connection is a stranger's: of those there are few in all and from one host, and they have little time. Where there
-//! are too many the oldest goes: whoever means to prove something has done so in milliseconds. Whoever has a token or a
-//! node's key is counted by what that says. A connection on which nothing has been asked for a while
-//! is closed. Whatever is turned away or closed is said in the log, once a minute if it is much.
+//! The listener hands each connection to tonic after its handshake. Until its client authenticates, a
+//! connection counts as *unauthenticated* (a stranger in the code): few of these may exist in all and
+//! from one host, and each has 30 s to authenticate. Over the limit the oldest unauthenticated connection
+//! is closed; a client that authenticates does so within milliseconds. An authenticated connection counts
+//! for its user, or as known if a node or a daemon holds it. A connection without requests for
+//! [`Limits::silence`] is closed. The log names refused and closed connections, one line of a kind per
+//! minute at most.
 //!
-//! When the daemon ends, every connection on which no request is under way is closed. HTTP/2 alone would wait for its
-//! other end to agree, which a client that is stopped, or whose host is gone, never does.
+//! When the daemon ends, it closes every connection that has no request under way. HTTP/2 alone would
+//! wait until the client agrees, which a stopped client, or one whose host is gone, never does.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -33,45 +35,47 @@ use tonic::transport::server::Connected;
 use crate::keys::PublicKey;
 use crate::tls::{self, ServerConfig};
 
-/// How long a handshake may take.
+/// Longest duration of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long a stranger has to prove who it is.
+/// Time in which a client must authenticate.
 const STRANGER: Duration = Duration::from_secs(30);
-/// After how long without a request a connection is closed.
+/// Time without a request after which a connection is closed.
 const SILENCE: Duration = Duration::from_secs(300);
-/// How often the same trouble is told at most.
+/// Shortest time between two log lines about the same kind of trouble.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
-/// How long nothing is accepted after the system could not.
+/// Pause in accepting connections after accept(2) failed.
 const RECOVERY: Duration = Duration::from_millis(100);
-/// How long a connection may do nothing when its daemon ends: enough for its other end to agree.
+/// Idle time after which a connection is closed while its daemon ends: enough for the client to agree to
+/// the end.
 const FAREWELL: Duration = Duration::from_millis(200);
-/// Connections between their handshake and the service.
+/// Capacity of the queue of connections between handshake and service.
 const BACKLOG: usize = 64;
 
-/// How many connections there may be at a time.
+/// The largest numbers of concurrent connections to a listener, and their time-outs.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// In all.
+    /// Connections in all.
     pub all: usize,
-    /// Of strangers.
+    /// Unauthenticated connections in all.
     pub strangers: usize,
-    /// Of strangers from one host; at a Unix socket, of one user who has not shown a token.
+    /// Unauthenticated connections from one host; at a Unix socket, connections of one user who has not
+    /// shown a token.
     pub of_one: usize,
-    /// Of one user who has a token.
+    /// Connections of one user who has shown a token.
     pub of_user: usize,
-    /// How long a stranger has to prove who it is.
+    /// Time in which a client must authenticate.
     pub patience: Duration,
-    /// After how long without a request a connection is closed.
+    /// Time without a request after which a connection is closed.
     pub silence: Duration,
 }
 
 impl Limits {
-    /// Those of the socket that hands out tokens.
+    /// Limits of the Unix socket at which a daemon hands out tokens.
     pub const WINDOW: Limits =
         Limits { all: 512, strangers: 512, of_one: 64, of_user: 64, patience: STRANGER, silence: STRANGER };
 
-    /// Those of a daemon that leaves a fifth of the files it may open for other things, and has no more connections
-    /// than `most`.
+    /// Limits of a daemon's service: four fifths of the files that the process may open, and at most
+    /// `most` connections.
     pub fn for_process(most: usize) -> Limits {
         let files = getrlimit(Resource::Nofile)
             .current
@@ -89,30 +93,30 @@ impl Limits {
 }
 
 impl Limits {
-    /// The same where one user may have no more connections than `most`.
+    /// Returns these limits with at most `most` connections of one user.
     #[must_use]
     pub fn with_user(self, most: u32) -> Limits {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         Limits { of_user: self.of_user.min(most), ..self }
     }
 
-    /// The same at a socket that hands out tokens.
+    /// Returns these limits for a service at the socket that hands out tokens.
     #[must_use]
     pub fn at_window(self) -> Limits {
         Limits { of_one: Limits::WINDOW.of_one, ..self }
     }
 }
 
-/// Where a connection comes from, as the kernel says.
+/// The peer of a connection, as the kernel names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// From another host, or this one, over TCP.
+    /// A TCP peer, on another host or this one.
     Address(SocketAddr),
-    /// From a user of this host.
+    /// A user of this host, connected to a Unix socket.
     User {
-        /// The user.
+        /// User ID from the socket's credentials.
         uid: u32,
-        /// The group.
+        /// Group ID from the socket's credentials.
         gid: u32,
     },
 }
@@ -126,32 +130,32 @@ impl std::fmt::Display for Origin {
     }
 }
 
-/// As what the other end of a connection has proved itself.
+/// The identity that the peer of a connection has proved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proved {
-    /// As this user.
+    /// The user with this ID.
     User(u32),
-    /// As a node, or as somebody whom the controller vouches for.
+    /// A node, or a client that the controller vouches for.
     Known,
 }
 
-/// One user has too many connections.
+/// The refusal of a connection whose user has too many of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many connections at a time: one user may have {0}")]
 pub struct TooMany(pub usize);
 
-/// The other end of a connection; an extension of every request that comes over it.
+/// The peer of a connection; an extension of every request that comes over the connection.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// Where it is.
+    /// Address of the peer, or its user at a Unix socket.
     pub origin: Origin,
-    /// The key that it has proved to have.
+    /// The public key that the peer has proved to hold; `None` without a client key or without TLS.
     pub key: Option<PublicKey>,
     life: Arc<Life>,
 }
 
 impl Peer {
-    /// The address of its host, if it came over TCP.
+    /// Returns the peer's IP address; `None` at a Unix socket.
     pub fn host(&self) -> Option<IpAddr> {
         match self.origin {
             Origin::Address(address) => Some(address.ip()),
@@ -159,7 +163,9 @@ impl Peer {
         }
     }
 
-    /// The user that it has proved to be, or is by the word of the kernel; `None` for a node, an operator or a stranger.
+    /// Returns the user that the peer has proved to be, or is according to the kernel.
+    ///
+    /// `None` for a node, an operator and an unauthenticated peer.
     pub fn user(&self) -> Option<u32> {
         match self.life.place().kind {
             Kind::User(uid) | Kind::Local(uid) => Some(uid),
@@ -167,22 +173,22 @@ impl Peer {
         }
     }
 
-    /// From now on counts as what it has proved itself.
+    /// Counts the connection as authenticated from here on.
     ///
     /// # Errors
-    /// A user who has too many connections.
+    /// Fails if the user already has as many connections as one may have.
     pub fn prove(&self, as_what: Proved) -> Result<(), TooMany> {
         self.life.place().prove(as_what)
     }
 
-    /// Keeps the connection from being taken for silent, for as long as the answer is held.
+    /// Exempts the connection from the silence time-out until the returned value is dropped.
     pub fn busy(&self) -> Busy {
         self.life.active.fetch_add(1, Ordering::Relaxed);
         Busy(Arc::clone(&self.life))
     }
 }
 
-/// A request that is under way.
+/// A request that is under way; dropping the value ends the request.
 #[derive(Debug)]
 pub struct Busy(Arc<Life>);
 
@@ -193,13 +199,13 @@ impl Drop for Busy {
     }
 }
 
-/// What is known of a connection while it lasts.
+/// The state of one connection that its requests and its timer share.
 #[derive(Debug)]
 struct Life {
     begun: Instant,
-    /// Requests under way.
+    /// Number of requests under way.
     active: AtomicUsize,
-    /// When the last one ended.
+    /// The instant at which the last request ended.
     last: Mutex<Instant>,
     place: Mutex<Place>,
 }
@@ -214,7 +220,7 @@ impl Life {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Until when it may go on without being looked at again, or why it may not.
+    /// Returns the next instant at which the connection has to be checked, or the reason to close it.
     fn verdict(&self, limits: &Limits) -> Result<Instant, &'static str> {
         let now = Instant::now();
         if matches!(self.place().kind, Kind::Stranger(..)) {
@@ -229,35 +235,36 @@ impl Life {
     }
 }
 
-/// Who is there.
+/// Numbers of open connections by kind.
 #[derive(Debug, Default)]
 struct Counts {
     all: usize,
     strangers: usize,
-    /// Strangers by host, in the order in which they came; each with what tells it to go.
+    /// Unauthenticated connections by host, oldest first, each with the notifier that closes the
+    /// connection.
     hosts: HashMap<IpAddr, BTreeMap<u64, Arc<Notify>>>,
     users: HashMap<u32, usize>,
-    /// Of users of this host who have not shown a token, at a Unix socket.
+    /// Connections to a Unix socket of users who have not shown a token, by user ID.
     local: HashMap<u32, usize>,
-    /// How many have come.
+    /// Number of connections that were ever accepted; numbers unauthenticated connections by age.
     came: u64,
 }
 
-/// One of the connections that are counted.
+/// One counted connection; dropping the value uncounts it.
 #[derive(Debug)]
 struct Place {
     hall: Arc<Hall>,
     kind: Kind,
-    /// Tells a stranger to go.
+    /// Notified when an unauthenticated connection has to close in favour of a new one.
     go: Arc<Notify>,
 }
 
-/// What a connection counts as, beside being one.
+/// The category under which a connection is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// With its number among those that came.
+    /// An unauthenticated peer at this address; the number orders such connections by age.
     Stranger(IpAddr, u64),
-    /// A user of this host, as the kernel says.
+    /// A user of this host, as the kernel says, who has not shown a token.
     Local(u32),
     User(u32),
     Known,
@@ -269,7 +276,8 @@ impl Place {
             Proved::User(uid) => Kind::User(uid),
             Proved::Known => Kind::Known,
         };
-        // A connection of a user who is several (a program that holds the key) counts as the first of them.
+        // A connection that serves several users (a program that holds the key) counts for the first of
+        // them.
         if !matches!(self.kind, Kind::Stranger(..) | Kind::Local(_)) {
             return Ok(());
         }
@@ -300,7 +308,7 @@ impl Counts {
     fn remove(&mut self, kind: Kind) {
         match kind {
             Kind::Stranger(host, number) => {
-                // One that was told to go is not counted any more.
+                // A connection that was notified to close is uncounted already.
                 if self.hosts.get_mut(&host).is_some_and(|there| there.remove(&number).is_some()) {
                     self.strangers -= 1;
                 }
@@ -314,7 +322,9 @@ impl Counts {
         }
     }
 
-    /// Makes room for a stranger from `host`, if there is none.
+    /// Closes the oldest unauthenticated connection if one more from `host` would be over a limit.
+    ///
+    /// Returns the line for the log; `None` if no connection had to close.
     fn make_room(&mut self, host: IpAddr, limits: &Limits) -> Option<String> {
         let (from, why) = if self.hosts.get(&host).is_some_and(|there| there.len() >= limits.of_one) {
             (host, format!("{} from there had not said who they are", limits.of_one))
@@ -331,7 +341,7 @@ impl Counts {
     }
 }
 
-/// One less of something; what there is none of is forgotten.
+/// Lowers the count of `key` by one, and removes `key` at zero.
 fn less<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
     if let Some(count) = counts.get_mut(&key) {
         *count -= 1;
@@ -341,12 +351,12 @@ fn less<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
     }
 }
 
-/// All connections of one listener.
+/// The connections of one listener: limits, counts and complaints.
 #[derive(Debug)]
 struct Hall {
     limits: Limits,
     counts: Mutex<Counts>,
-    /// Tells all connections that nobody comes in any more.
+    /// Notifies all connections that the listener has stopped.
     over: Arc<Notify>,
     turned_away: Complaint,
     closed: Complaint,
@@ -369,7 +379,7 @@ impl Hall {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a connection, or why there is none.
+    /// Counts a new connection, or returns the reason to refuse it.
     fn let_in(self: &Arc<Self>, origin: Origin) -> Result<Place, String> {
         let limits = &self.limits;
         let mut counts = self.counts();
@@ -407,12 +417,14 @@ impl Hall {
     }
 }
 
-/// Trouble of one kind, told at most once in a while.
+/// A rate limit for log lines about one kind of trouble: one line per minute.
 #[derive(Debug, Default)]
 pub struct Complaint(Mutex<Option<(Instant, u64)>>);
 
 impl Complaint {
-    /// Tells of it, unless that was done a moment ago; then it is counted. `tell` hears how often it happened untold.
+    /// Calls `tell` with the number of suppressed reports since the last one.
+    ///
+    /// Within a minute of the last call the report is suppressed and counted.
     pub fn tell(&self, tell: impl FnOnce(u64)) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -430,7 +442,7 @@ impl Complaint {
     }
 }
 
-/// The connections that come in; for tonic's `serve_with_incoming`.
+/// The accepted connections of one listener, for tonic's `serve_with_incoming`.
 #[derive(Debug)]
 pub struct Incoming {
     hall: Arc<Hall>,
@@ -439,7 +451,7 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Those over TCP; without `tls` they are in clear, which is for loopback alone.
+    /// Accepts connections over TCP. Without `tls` they are in clear, which is meant for loopback alone.
     pub fn tcp(listener: TcpListener, tls: Option<Arc<ServerConfig>>, limits: Limits) -> Incoming {
         let acceptor = tls.map(TlsAcceptor::from);
         Incoming::of(limits, async move |hall: Arc<Hall>, accepted: mpsc::Sender<Connection>| {
@@ -460,7 +472,7 @@ impl Incoming {
         })
     }
 
-    /// Those at a Unix socket.
+    /// Accepts connections at a Unix socket.
     pub fn unix(listener: UnixListener, limits: Limits) -> Incoming {
         Incoming::of(limits, async move |hall: Arc<Hall>, accepted: mpsc::Sender<Connection>| {
             loop {
@@ -510,7 +522,7 @@ impl Stream for Incoming {
     }
 }
 
-/// Tells that nothing can be accepted, and waits a moment: most often files are short.
+/// Logs that accept(2) failed and waits a moment; the usual cause is too many open files.
 async fn pause(hall: &Hall, error: &io::Error) {
     hall.failed.tell(|_| tracing::error!(%error, "connections cannot be accepted"));
     sleep(RECOVERY).await;
@@ -526,7 +538,7 @@ fn place(hall: &Arc<Hall>, origin: Origin) -> Option<Place> {
         .ok()
 }
 
-/// Takes a connection from its first byte to the service.
+/// Takes a TCP connection through its handshake and passes it to the service.
 async fn welcome(
     stream: TcpStream,
     origin: Origin,
@@ -534,12 +546,12 @@ async fn welcome(
     acceptor: Option<TlsAcceptor>,
     accepted: mpsc::Sender<Connection>,
 ) {
-    // Without it small answers wait for the other end's acknowledgement.
+    // With Nagle's algorithm, small answers would wait for the peer's acknowledgement.
     if stream.set_nodelay(true).is_err() {
         return;
     }
     let Some(acceptor) = acceptor else {
-        // Nobody accepts any more when the daemon is stopping.
+        // Sending fails only when the daemon is stopping and no longer accepts.
         let _ = accepted.send(Connection::new(Wire::Plain(stream), origin, None, place)).await;
         return;
     };
@@ -550,7 +562,7 @@ async fn welcome(
             () = go.notified() => None,
         }
     };
-    // Who was told to go is gone already for everybody else.
+    // A connection that was notified to close is uncounted already.
     let Some(done) = handshake.await else { return };
     let why = match done {
         Ok(Ok(stream)) => {
@@ -564,19 +576,19 @@ async fn welcome(
     place.hall.failed.tell(|more| tracing::warn!(from = %origin, more, "a handshake failed: {why}"));
 }
 
-/// A connection that was let in.
+/// A connection that was admitted.
 #[derive(Debug)]
 pub struct Connection {
     wire: Wire,
     peer: Peer,
     limits: Limits,
-    /// When it is looked at again.
+    /// The instant of the next check for time-outs.
     timer: Pin<Box<Sleep>>,
-    /// Comes true when a stranger has to make room.
+    /// Ready when this unauthenticated connection has to close in favour of a new one.
     go: Pin<Box<OwnedNotified>>,
-    /// Comes true when the daemon ends.
+    /// Ready when the daemon ends.
     over: Pin<Box<OwnedNotified>>,
-    /// Whether it has, so that the limits are those of a farewell.
+    /// True if the daemon ends; the limits are then the short ones of that end.
     ending: bool,
 }
 
@@ -597,9 +609,9 @@ impl Connection {
         Connection { wire, peer, limits, timer, go, over, ending: false }
     }
 
-    /// Whether it has to end, for somebody who waits for more of it.
+    /// Returns true if the connection has to close; called by readers while no data is there.
     fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
-        // Asked until it has said so once, which is the end of the connection.
+        // Polled until ready once; the connection closes then.
         if self.go.as_mut().poll(cx).is_ready() {
             return true;
         }
@@ -644,7 +656,7 @@ impl AsyncRead for Connection {
             Wire::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
         };
         match read {
-            // Nothing read is the end.
+            // A read of no bytes is the end of the stream.
             Poll::Pending if self.is_over(cx) => Poll::Ready(Ok(())),
             read => read,
         }

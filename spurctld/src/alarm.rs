@@ -1,4 +1,4 @@
-//! The one timer: tells the owner when something is due because of the time alone.
+//! The controller's one timer: tells the owner that something is due because time has passed.
 
 use std::time::Duration;
 
@@ -10,40 +10,41 @@ use tokio::sync::watch;
 use crate::clock;
 use crate::inbox::Inbox;
 
-/// The machine may sleep while we do, so we look at the clock again after this long.
+/// Longest sleep, after which the timer reads the clock again: the machine may have been suspended meanwhile.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
-/// When the owner wants to be woken.
+/// The timer's setting, which the owner publishes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Alarm {
-    /// When; never if there is nothing to wait for.
+    /// The time of the next wakeup; `None` if the owner waits for none.
     pub(crate) at: Option<Time>,
-    /// By this clock.
+    /// The cluster's clock, by which `at` counts.
     pub(crate) clock: Clock,
-    /// How often it has been woken: rises with every wakeup that was handled.
+    /// Number of wakeups that the owner has handled.
     pub(crate) woken: u64,
 }
 
 impl Alarm {
-    /// What is due, if anything is: the second in which something happened has to pass, so that nothing that lasts from then
-    /// on is over before it should.
+    /// Returns the second up to which everything is due; `None` if nothing is.
+    ///
+    /// A second counts only when it has passed, so that no duration that began within a second ends early.
     fn due(&self) -> Option<Time> {
         let past = Time(clock::now_of(&self.clock).0.saturating_sub(1));
         self.at.filter(|at| *at <= past).map(|_| past)
     }
 
-    /// How long it is until then.
+    /// Returns the time left until the second after `at`.
     fn left(&self, at: Time) -> Duration {
         clock::until(&self.clock, Time(at.0.saturating_add(1)))
     }
 }
 
-/// Wakes the owner whenever it is time, until it is gone.
+/// Wakes the owner whenever something is due, until the owner ends.
 pub(crate) async fn run(mut alarm: watch::Receiver<Alarm>, inbox: Inbox) {
     let mut rung = 0;
     loop {
         let set = alarm.borrow_and_update().clone();
-        // One wakeup at a time: the next only after the last has been handled.
+        // One wakeup at a time: the next only after the owner has handled the last.
         let sleep = match set.at {
             Some(at) if set.woken >= rung => match set.due() {
                 Some(due) => {

@@ -1,4 +1,4 @@
-//! What the owner answers, in the form in which it is kept beside the journal for those who ask again.
+//! The owner's answers, in the form in which the journal keeps them for clients that repeat a request.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use spur_core::controller::Reply;
@@ -7,73 +7,72 @@ use spur_core::model::step::Step;
 use spur_core::text::jobid::JobRef;
 use std::sync::Arc;
 
-/// The answer to a request that was not refused. Fields follow the rules of events: added with defaults, never
-/// renamed.
+/// The answer to an accepted request. Fields follow the rules of events: added with defaults, never renamed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
-    /// Done, nothing to say.
+    /// The request was carried out.
     Done,
     /// A job was accepted.
     Submitted {
-        /// Its number.
+        /// The job's number.
         job: JobId,
-        /// What its user should know.
+        /// Warnings for the job's user.
         #[serde(default)]
         warnings: Vec<String>,
     },
-    /// What was asked was done to some jobs and not to others.
+    /// The request was carried out for some jobs and refused for others.
     Jobs {
-        /// To these it was not done, and why.
+        /// The refusals, one for each job or set of array tasks.
         #[serde(default)]
         problems: Vec<Problem>,
-        /// What the caller should know.
+        /// Warnings for the caller.
         #[serde(default)]
         warnings: Vec<String>,
     },
-    /// A step was laid out.
+    /// A step was created.
     Step {
-        /// The job's attempt.
+        /// The attempt of the job in which the step runs.
         attempt: Attempt,
-        /// The step.
+        /// The step with its layout.
         step: Arc<Step>,
     },
-    /// The journal is an old copy.
+    /// The journal is an old copy, so the controller starts nothing.
     Doubted {
-        /// Why, for people.
+        /// The sentence that explains the doubt.
         why: Arc<str>,
     },
-    /// Nodes were reserved.
+    /// A reservation was created.
     Reserved {
-        /// Under which name.
+        /// The reservation's name.
         name: Arc<str>,
     },
     /// The policy tree was changed.
     AccountsChanged {
-        /// What was done, in the words of `sacctmgr`.
+        /// The changes, in the words of `sacctmgr`.
         #[serde(default)]
         lines: Vec<String>,
     },
     /// The policy is in force.
     Reconfigured {
-        /// What has changed, one sentence each.
+        /// The changes, one sentence each.
         #[serde(default)]
         changes: Vec<String>,
     },
 }
 
-/// Why something was not done to one job.
+/// The refusal of a request for one job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// The job, or tasks of it, as people name them.
+    /// The job, or tasks of it, in the notation of users (`7_3`).
     #[serde(deserialize_with = "name")]
     pub job: String,
     /// Slurm's name of the refusal.
     pub code: String,
-    /// The sentence for people.
+    /// The sentence for the user.
     pub message: String,
 }
 
-/// Answers of earlier releases have the job's number.
+/// Reads a job's name; answers of earlier releases hold its number instead.
 fn name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]

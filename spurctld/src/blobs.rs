@@ -1,4 +1,4 @@
-//! Scripts and environments: how they are kept and numbered, and the few that were submitted last.
+//! Scripts and environments of batch jobs: encoding, numbering, and a cache of the latest ones.
 //!
 //! A job's script and environment are one blob: the script, which has no NUL, a NUL, and the environment. Both ids that
 //! the job's record has are then the same; older records have two, of a blob each. The blob is numbered by the job, so
@@ -16,38 +16,39 @@ use spur_proto::convert::spec::Payload;
 
 use crate::store::{Journal, StoreError};
 
-/// How much of what was submitted last is kept in memory, in bytes.
+/// Capacity of the cache, in bytes.
 const KEPT_BYTES: usize = 8 << 20;
 /// How much of what was read for starts is kept in memory, in bytes.
 const FETCHED_BYTES: usize = 32 << 20;
 /// What a blob costs beside its content, about.
 const OVERHEAD_BYTES: usize = 128;
 
-/// The number of what a job carries.
+/// Returns the number of the blob that holds a job's script and environment.
 pub(crate) fn payload_of(job: JobId) -> BlobId {
     BlobId(u64::from(job.0) * 2)
 }
 
-/// The numbers of all blobs that a job may have. A record of before script and environment were one has its environment
-/// in the second.
+/// Returns the numbers of all blobs that a job may own. In records of earlier releases the second holds the
+/// environment.
 pub(crate) fn all_of(job: JobId) -> [BlobId; 2] {
     let payload = payload_of(job);
     [payload, BlobId(payload.0 + 1)]
 }
 
-/// Script and environment as one blob. It is a copy: what came from the network should not be kept for as long with all
-/// that came in the same piece.
+/// Joins script and environment into one blob.
+///
+/// The blob is a copy: a slice would keep the whole network buffer in memory for as long as the blob lives.
 pub(crate) fn join(payload: &Payload) -> Bytes {
     [&payload.script[..], &payload.environment[..]].join(&0).into()
 }
 
-/// Both, from one blob.
+/// Splits a blob into script and environment.
 fn split(blob: &Bytes) -> Payload {
     let end = blob.iter().position(|byte| *byte == 0).unwrap_or(blob.len());
     Payload { script: blob.slice(..end), environment: blob.slice(blob.len().min(end + 1)..) }
 }
 
-/// Reads blobs, the last ones from memory. Clones share it.
+/// Reads blobs, the latest ones from a cache. Clones share the cache.
 #[derive(Clone)]
 pub struct Blobs {
     journal: Journal,
@@ -56,7 +57,7 @@ pub struct Blobs {
 
 #[derive(Default)]
 struct Recent {
-    /// Ascending, as jobs are numbered.
+    /// Cached blobs, ascending by number, as jobs are numbered.
     bodies: VecDeque<(BlobId, Bytes)>,
     bytes: usize,
     /// Those that were read for a start.
@@ -72,12 +73,12 @@ enum Patience {
 }
 
 impl Blobs {
-    /// Blobs of that journal.
+    /// Returns a reader of the journal's blobs with an empty cache.
     pub fn new(journal: Journal) -> Self {
         Self { journal, recent: Arc::default() }
     }
 
-    /// Keeps a blob at hand. The content is the journal's to keep; this may forget it at any time.
+    /// Puts a blob in the cache, which may drop it at any time; the journal keeps the content.
     pub(crate) fn remember(&self, id: BlobId, body: Bytes) {
         let mut recent = self.recent();
         if recent.bodies.back().is_some_and(|(last, _)| *last >= id) {
@@ -123,7 +124,7 @@ impl Blobs {
     /// What a batch job carries; `None` if it is gone.
     ///
     /// # Errors
-    /// What the journal's database refuses.
+    /// Fails if the journal's database cannot be read.
     pub async fn payload(&self, batch: &Batch) -> Result<Option<Payload>, StoreError> {
         self.payload_by(batch, Patience::None).await
     }

@@ -1,5 +1,5 @@
-//! The clocks of this host, read here and nowhere else: the wall's, which tells whether tokens are good, and the one since
-//! boot, by which the cluster's own goes on.
+//! The clocks of this host: the wall's clock, by which tokens expire, and the time since boot, by which the
+//! cluster's own clock runs. No other module reads them.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,7 +10,7 @@ use spur_core::cluster::Cluster;
 use spur_core::model::clock::{Clock, Shown};
 use spur_core::text::time::Time;
 
-/// The time on the wall.
+/// Returns the wall's time in seconds since the Unix epoch.
 pub(crate) fn wall() -> Time {
     Time(wall_ms().div_euclid(1_000))
 }
@@ -38,23 +38,23 @@ pub(crate) fn now(cluster: &Cluster) -> Time {
     now_of(cluster.clock())
 }
 
-/// The time by an own clock.
+/// Returns the time that `clock` shows, in seconds.
 pub(crate) fn now_of(clock: &Clock) -> Time {
     Time(own_ms(clock).div_euclid(1_000))
 }
 
-/// The same in milliseconds.
+/// Returns the time of the cluster's own clock, in milliseconds.
 pub(crate) fn now_ms(cluster: &Cluster) -> i64 {
     own_ms(cluster.clock())
 }
 
-/// How long it is until an own clock shows `at`; nothing if it does already.
+/// Returns the duration until `clock` shows `at`; zero if that time has passed.
 pub(crate) fn until(clock: &Clock, at: Time) -> Duration {
     let left = at.0.saturating_mul(1_000).saturating_sub(own_ms(clock));
     Duration::from_millis(u64::try_from(left).unwrap_or(0))
 }
 
-/// What this host's clocks show.
+/// Returns the readings of this host's clocks, with the boot that they belong to.
 pub(crate) fn shown() -> Shown {
     Shown { boot: Arc::clone(own_boot()), since_boot_ms: since_boot_ms(), wall_ms: wall_ms() }
 }
@@ -69,13 +69,13 @@ fn own_boot() -> &'static Arc<str> {
     })
 }
 
-/// The time on the wall, milliseconds since 1970.
+/// Returns the wall's time in milliseconds since the Unix epoch.
 pub(crate) fn wall_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Milliseconds since this host was booted. Time that the machine slept counts.
+/// Returns the milliseconds since this host was booted, including suspended time.
 pub(crate) fn since_boot_ms() -> i64 {
     let since = rustix::time::clock_gettime(ClockId::Boottime);
     since.tv_sec * 1_000 + since.tv_nsec / 1_000_000

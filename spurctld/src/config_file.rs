@@ -1,4 +1,4 @@
-//! The configuration file: where it is, and reading it.
+//! The configuration file of the controller: its path, and reading it.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -7,7 +7,7 @@ use anyhow::Context;
 use jiff::tz::TimeZone;
 use spur_core::model::config::Config;
 
-/// Where it is unless somebody says otherwise.
+/// Default path of the configuration file.
 const DEFAULT: &str = "/etc/spur/spur.toml";
 
 /// A configuration file that can be read again.
@@ -17,13 +17,13 @@ pub struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// The file named with `-f`, or by `SPUR_CONF`, or the usual one.
+    /// Returns the file that `-f` names, else `SPUR_CONF`, else the default path.
     pub fn find(named: Option<PathBuf>) -> Self {
         let path = named.or_else(|| std::env::var_os("SPUR_CONF").map(PathBuf::from));
         Self { path: path.unwrap_or_else(|| DEFAULT.into()) }
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -36,7 +36,7 @@ impl ConfigFile {
     /// Reads it.
     ///
     /// # Errors
-    /// A file that cannot be read, or every mistake in it.
+    /// Fails if the file cannot be read; otherwise names every mistake in it.
     pub fn read(&self) -> anyhow::Result<Config> {
         let name = self.path.display().to_string();
         let text = std::fs::read_to_string(&self.path)

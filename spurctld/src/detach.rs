@@ -1,5 +1,5 @@
-//! Going into the background: the daemon starts itself anew in a session of its own, and the one that was started
-//! waits until that one is ready or has failed.
+//! Detaching from the terminal: the command starts the daemon as a process in a session of its own, and waits
+//! until the daemon is ready or has failed.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -8,15 +8,16 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 
-/// Tells a daemon that somebody waits at its standard output for it to be ready.
+/// Environment variable that tells the daemon that a parent waits for [`READY`] at its standard output.
 const MARK: &str = "SPURCTLD_DETACHED";
-/// What the daemon then says.
+/// Line that the daemon writes when it is ready.
 const READY: &str = "ready";
 
 /// Starts the daemon in the background and waits until it is ready.
 ///
 /// # Errors
-/// A daemon that could not be started, or that failed before it was ready; it has said why on standard error.
+/// Fails if the daemon could not be started, or failed before it was ready; its standard error has the
+/// reason.
 pub fn spawn(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut child = Command::new(program)
@@ -38,10 +39,10 @@ pub fn spawn(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<()
     anyhow::bail!("the daemon failed before it was ready ({status})")
 }
 
-/// Leaves the terminal, if this process was started by [`spawn`].
+/// Begins a new session if [`spawn`] started this process.
 ///
 /// # Errors
-/// What the system refuses.
+/// Fails if the kernel refuses a new session.
 pub fn leave_terminal() -> anyhow::Result<()> {
     if is_detached() {
         rustix::process::setsid().context("cannot begin a session")?;
@@ -49,19 +50,19 @@ pub fn leave_terminal() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether this process was started by [`spawn`].
+/// True if [`spawn`] started this process.
 pub fn is_detached() -> bool {
     std::env::var_os(MARK).is_some()
 }
 
-/// Tells whoever started this process with [`spawn`] that it is ready.
+/// Tells the process that called [`spawn`] that this daemon is ready.
 pub fn say_ready() {
     if !is_detached() {
         return;
     }
     let mut output = std::io::stdout();
     let said = writeln!(output, "{READY}").and_then(|()| output.flush());
-    // Nothing is ever said there again, and nobody listens.
+    // The parent reads one line only; later output must not fail on a closed pipe.
     let null = File::options().write(true).open("/dev/null");
     let closed = null.and_then(|null| rustix::stdio::dup2_stdout(&null).map_err(Into::into));
     if let Err(error) = said.and(closed) {

@@ -1,7 +1,8 @@
-//! The space on the disk of the journal, and whether a submission may have some of it.
+//! Free space on the journal's disk, and the decision whether a submission may use some of it.
 //!
-//! The controller ends when its disk is full, so submissions stop before: what becomes of the jobs that are there has to be
-//! written. And no user's scripts fill the disk for all others: whoever has more of it than is left has to wait.
+//! The controller ends when its disk is full. Submissions therefore stop earlier, so that the journal can
+//! still record the fate of the existing jobs. When space is scarce, a user whose scripts take more than what
+//! is left must wait: no user fills the disk for all others.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -10,59 +11,61 @@ use std::time::{Duration, Instant};
 use spur_core::cluster::Cluster;
 use spur_core::model::caller::Caller;
 
-/// Space that submissions leave, in bytes: entries until they are compacted, and a snapshot beside the last one.
+/// Bytes that submissions leave free: for entries until they are compacted, and for a second snapshot.
 const RESERVE: u64 = 256 << 20;
-/// Of a small disk they leave one part in so many.
+/// On a small disk, the fraction of its size that submissions leave free is one in this many.
 const RESERVE_PART: u64 = 8;
-/// What a submission takes beside its content, in bytes, about.
+/// Approximate bytes that a submission takes beside its script and environment.
 const RECORD_BYTES: u64 = 4096;
-/// It is written to the log first, and copied into the database.
+/// Number of times that content is written: first to the write-ahead log, then to the database.
 const COPIES: u64 = 2;
-/// Space beyond the reserve below which users have shares, in bytes.
+/// Free bytes beyond the reserve below which each user's share is limited.
 const SCARCE: u64 = 4 << 30;
-/// How long what users have is believed before it is counted anew.
+/// Time after which the users' shares are counted again.
 const COUNTED_FOR: Duration = Duration::from_secs(10);
 
-/// Why a submission gets no space.
+/// The reason why a submission gets no disk space.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoSpace {
-    /// Nobody gets any.
+    /// The disk has only its reserve left.
     #[error(
         "I/O error writing script/environment to file: the disk of {path} has {left} MiB left, and new jobs leave {reserve} of them; \
          submit again when there is space"
     )]
     Reserve {
-        /// The journal's database.
+        /// Path of the journal's database.
         path: String,
-        /// What is left, in MiB.
+        /// Free space, in MiB.
         left: u64,
-        /// What must be left, in MiB.
+        /// Space that submissions must leave, in MiB.
         reserve: u64,
     },
-    /// The user has more than is left.
+    /// The user's jobs take more than what is left.
     #[error(
         "I/O error writing script/environment to file: scripts and environments of your jobs have {has} MiB of the controller's disk, \
          where {left} MiB are left for new jobs; submit again when some of your jobs are gone"
     )]
     Share {
-        /// What the user has, in MiB.
+        /// Space that the user's scripts and environments take, in MiB.
         has: u64,
-        /// What is left for all, in MiB.
+        /// Space left for all users, in MiB.
         left: u64,
     },
 }
 
-/// See the module.
+/// The account of the journal's disk: its free space, writes under way, and users' shares.
 pub(crate) struct DiskSpace {
-    /// The journal's database; `None` for one on another machine, whose disk nobody here can measure.
+    /// Path of the journal's database; `None` for a database on another machine, whose disk cannot be
+    /// measured here.
     path: Option<PathBuf>,
-    /// What was handed to the journal: the entry it ends with, and the bytes it will take.
+    /// Batches handed to the journal and not committed yet: the last entry of each, and the bytes that it
+    /// will take.
     handed: VecDeque<(u64, u64)>,
     measured: Option<Measured>,
     shares: Option<(Instant, HashMap<u32, u64>)>,
 }
 
-/// What a disk has, in bytes.
+/// One measurement of a disk, in bytes.
 #[derive(Clone, Copy)]
 struct Measured {
     left: u64,
@@ -70,13 +73,14 @@ struct Measured {
 }
 
 impl DiskSpace {
-    /// The space beside the journal at `path`, or without limit for a database elsewhere.
+    /// Returns the account for the journal at `path`; `None` means a database elsewhere, which has no limit.
     pub(crate) fn of(path: Option<&Path>) -> Self {
         Self { path: path.map(Path::to_owned), handed: VecDeque::new(), measured: None, shares: None }
     }
 
-    /// Takes space for a submission of so many bytes. A disk that cannot be measured has space: the journal will say what is
-    /// wrong with it.
+    /// Reserves space for a submission of `bytes` bytes.
+    ///
+    /// A disk that cannot be measured counts as having space: the journal will report its failure.
     pub(crate) fn take(
         &mut self,
         cluster: &Cluster,
@@ -105,33 +109,35 @@ impl DiskSpace {
         Ok(())
     }
 
-    /// Measures anew for the next submission. Called after every batch of requests: where all of them were refused, nothing
-    /// goes to the journal, and the disk may have room again.
+    /// Discards the measurement, so that the next submission makes a new one.
+    ///
+    /// Called after every batch of requests: a batch of refusals writes nothing, and the disk may have space
+    /// again.
     pub(crate) fn measure_again(&mut self) {
         self.measured = None;
     }
 
-    /// Notes that a batch goes to the journal, which has committed so far.
+    /// Records that a batch goes to the journal, which has committed entries up to `committed`.
     pub(crate) fn hand_over(&mut self, committed: u64, last_seq: u64, bytes: usize) {
         self.forget(committed);
         self.handed.push_back((last_seq, COPIES * bytes as u64));
     }
 
-    /// Forgets what has been written.
+    /// Drops the batches that the journal has committed.
     fn forget(&mut self, committed: u64) {
         while self.handed.front().is_some_and(|(seq, _)| *seq <= committed) {
             self.handed.pop_front();
         }
     }
 
-    /// What is left when all is written that the journal was given.
+    /// Measures the disk, less what the batches under way will take; `None` if it cannot be measured.
     fn measure(&mut self, committed: u64) -> Option<Measured> {
         if self.measured.is_none() {
             self.forget(committed);
             let under_way: u64 = self.handed.iter().map(|(_, bytes)| bytes).sum();
             let directory = self.path.as_ref()?.parent().filter(|path| !path.as_os_str().is_empty());
             let disk = rustix::fs::statvfs(directory.unwrap_or(Path::new("."))).ok()?;
-            // Some file systems do not say how large they are.
+            // Some file systems report a size of zero.
             if disk.f_blocks == 0 {
                 return None;
             }
@@ -142,7 +148,7 @@ impl DiskSpace {
         self.measured
     }
 
-    /// The bytes that a user's jobs have.
+    /// Returns the bytes that the scripts and environments of a user's jobs take, for the caller to raise.
     fn share(&mut self, cluster: &Cluster, uid: u32) -> &mut u64 {
         let counted = |(at, _): &(Instant, _)| at.elapsed() < COUNTED_FOR;
         let shares = self.shares.take().filter(counted).unwrap_or_else(|| (Instant::now(), count(cluster)));
@@ -150,7 +156,7 @@ impl DiskSpace {
     }
 }
 
-/// The bytes that each user's jobs have; tasks of an array have them together.
+/// Counts the bytes of each user's scripts and environments; array tasks share theirs.
 fn count(cluster: &Cluster) -> HashMap<u32, u64> {
     let batches =
         cluster.jobs().iter().filter_map(|job| Some((job.spec.batch.as_ref()?, job.spec.owner.uid)));
@@ -195,7 +201,8 @@ mod tests {
         let cluster = Cluster::default();
         let mut taken =
             |uid| (0..).take_while(|_| space.take(&cluster, 0, &caller(uid), 1 << 20).is_ok()).count();
-        // 33 MiB, written twice, leave a third of the 99 MiB to the next one, and so on: who comes later gets something.
+        // 33 MiB, written twice, leave a third of the 99 MiB to the next user, and so on: later users still
+        // get space.
         assert_eq!((taken(1), taken(2), taken(3)), (33, 11, 4));
         assert!(taken(0) > 0);
     }
@@ -207,7 +214,7 @@ mod tests {
         let all = space.measure(0).unwrap().left;
         space.hand_over(0, 7, 1 << 30);
         space.measure_again();
-        // Others use the disk as well.
+        // Other processes use the disk as well.
         assert!(space.measure(6).unwrap().left + (1 << 30) < all);
         space.measure_again();
         assert!(space.measure(7).unwrap().left + (1 << 30) > all);

@@ -1,17 +1,17 @@
-//! What happens where the controller itself is at fault.
+//! Reaction to faults of the controller itself.
 //!
-//! Nothing goes on without one of its parts: whoever serves nobody has to end, so that the service manager can start him
-//! again on what is durable.
+//! The controller does not go on without one of its parts: the process ends, and the service manager starts
+//! it again on the durable state.
 
 use std::future::Future;
 
-/// Ends the process at once. Nothing that is not durable has left it.
+/// Ends the process at once, without releasing anything that is not durable.
 pub(crate) fn end(what: &str) -> ! {
     tracing::error!("{what}: this controller ends at once; all that was acknowledged is on disk");
     std::process::abort()
 }
 
-/// Runs a task without which the controller is none: its panic ends the process.
+/// Runs a task that the controller cannot do without: a panic in it ends the process.
 pub(crate) fn vital(name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
     let task = tokio::spawn(work);
     tokio::spawn(async move {
@@ -21,13 +21,15 @@ pub(crate) fn vital(name: &'static str, work: impl Future<Output = ()> + Send + 
     });
 }
 
-/// Says a panic to the log, wherever it happens, as everything else is said.
+/// Writes the message of every panic to the log.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
 }
 
-/// A place where a test makes the controller fail: `SPUR_FAULT=PLACE=NAME` panics there at a job of that name. There is no
-/// such place in a release.
+/// A point at which a test makes the controller fail: `SPUR_FAULT=PLACE=NAME` panics here for a job of that
+/// name.
+///
+/// Release builds have no such points.
 pub(crate) fn point<'a>(place: &str, names: impl IntoIterator<Item = &'a str>) {
     #[cfg(debug_assertions)]
     {

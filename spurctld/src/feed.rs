@@ -1,4 +1,4 @@
-//! Committed entries on their way to all who keep something up to date with them.
+//! Passes committed entries to everything that follows the journal.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::watchers::Watchers;
 /// A batch of committed entries, in order.
 pub(crate) type Entries = Arc<[Arc<Entry>]>;
 
-/// Those who get them. The replica is brought up to date at once; the others have queues of their own, and none of
-/// them can hold up another.
+/// The followers of the journal. The replica is updated at once; planner and archive have queues of their
+/// own, so that neither delays another.
 pub(crate) struct Feed {
     pub(crate) replica: Replica,
     pub(crate) watchers: Watchers,
@@ -27,7 +27,7 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    /// Passes a batch on.
+    /// Passes a batch of entries to all followers.
     pub(crate) fn publish(&mut self, entries: Vec<Arc<Entry>>) {
         if entries.is_empty() {
             return;
@@ -38,7 +38,7 @@ impl Feed {
         self.changes.note(&self.replica.read(), &entries);
         self.holders.tell(&self.replica.read(), &entries);
         self.statistics.note(&self.replica.read(), &entries);
-        // Consumers that have ended, at the end of the process, miss nothing that the journal does not have.
+        // A follower that has ended, at the end of the process, misses nothing: the journal has the entries.
         let _ = self.planner.send(Arc::clone(&entries));
         let _ = self.archive.send(entries);
     }

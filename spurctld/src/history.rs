@@ -1,4 +1,4 @@
-//! Which journal this controller has: what it writes first, and how the operator lets an old copy go on.
+//! The journal's history and reign: the first entries after a start, and `--new-history` for an old copy.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,11 +14,12 @@ use crate::recover;
 use crate::store::accounting::Accounting;
 use crate::store::{Batch, Journal, Place};
 
-/// Has the cluster's own clock go on from where it was; the entries that takes. `own_ms` is what the clock shows by a
-/// database that has kept it, in milliseconds.
+/// Continues the cluster's own clock after a start, and returns the entries that this takes.
+///
+/// `own_ms` is the reading that the previous leader kept in the database, in milliseconds.
 ///
 /// # Errors
-/// What a clock is never refused for.
+/// Fails if the core refuses the clock, which does not happen.
 pub(crate) fn resume_clock(
     cluster: &mut Cluster,
     epoch: u64,
@@ -38,11 +39,13 @@ pub(crate) fn resume_clock(
     Ok(outcome.entries)
 }
 
-/// The first entries of a reign. `accounting` is the entry that accounting has got to and the largest job number in it: a
-/// journal that ends before is an old copy.
+/// Begins a reign and returns its first entries.
+///
+/// `accounting` is the last entry that accounting has, and its largest job number. A journal that ends before
+/// that is an old copy.
 ///
 /// # Errors
-/// No source of randomness.
+/// Fails if the host offers no randomness.
 pub(crate) fn begin(
     cluster: &mut Cluster,
     epoch: u64,
@@ -55,12 +58,13 @@ pub(crate) fn begin(
     Ok(outcome.entries)
 }
 
-/// `--new-history`: what was an old copy of a journal goes on as a history of its own. `adopted` is a history that is lost,
-/// whose nodes are to be taken over too. Says what has been done.
+/// Carries out `--new-history`: an old copy of a journal goes on as a history of its own.
+///
+/// `adopted` names a lost history whose nodes the new one takes over. Returns the message for the operator.
 ///
 /// # Errors
-/// A journal that another controller has, that cannot be read, or that is new without there being a history to adopt;
-/// and what the disk refuses. Nothing has changed then.
+/// Fails if another controller has the journal, if the journal cannot be read, if it is new and no history is
+/// adopted, or if the disk refuses a write. In each case nothing has changed.
 pub(crate) async fn renew(place: &Place, adopted: Option<HistoryId>) -> anyhow::Result<String> {
     if let Place::File(path) = place {
         anyhow::ensure!(
@@ -82,7 +86,7 @@ pub(crate) async fn renew(place: &Place, adopted: Option<HistoryId>) -> anyhow::
     outcome.answer.context("no history can begin")?;
     let entries = resumed.iter().chain(&outcome.entries).map(|entry| recover::to_store(entry)).collect();
     journal.commit(Batch { entries, ..Batch::default() }).await?;
-    // Only now: until the history is durable, that accounting is ahead shows that the journal is an old copy.
+    // Only after the commit: until then, accounting that is ahead shows that the journal is an old copy.
     accounting.rewind(last).await?;
     accounting.close().await?;
     journal.close().await;

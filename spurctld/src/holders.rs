@@ -1,9 +1,9 @@
-//! Which allocations are held by their commands: `srun` and `salloc` hold a stream open for as long as they live.
+//! Allocations whose command holds them: `srun` and `salloc` keep a stream open while they run.
 //!
-//! That a command is gone is noticed at once where its connection is closed, and by the lack of answers to keep-alives
-//! otherwise. It may come back, e.g. because the controller was restarted; an allocation that nobody has held for
-//! `[controller] inactive_limit` is reported to the owner. Nothing of this is durable: after a restart every such job has
-//! that time again.
+//! The end of a command shows at once when its connection closes, otherwise by missing answers to
+//! keep-alives. The command may return, e.g. after a restart of the controller. An allocation without a
+//! command for `[controller] inactive_limit` is reported to the owner. Nothing of this is durable: a restart
+//! gives every such job that time again.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use crate::inbox::Inbox;
 use crate::replica::Replica;
 
-/// The allocations that need a command to hold them. Clones share it.
+/// The allocations that need a command to hold them. Clones share the table.
 #[derive(Clone, Default)]
 pub(crate) struct Holders {
     table: Arc<Table>,
@@ -33,27 +33,27 @@ struct Table {
     changed: Notify,
 }
 
-/// Messages ahead of a command that reads them slowly; more are lost.
+/// Messages queued for a command that reads them slowly; further ones are dropped.
 const AHEAD: usize = 16;
 
-/// Who holds one allocation.
+/// The commands that hold one allocation.
 enum Holding {
-    /// These commands, of which one at most is meant to: the ways to tell them something.
+    /// Message queues of the commands that hold the allocation; normally one.
     By(Vec<mpsc::Sender<String>>),
-    /// Nobody since then.
+    /// No command has held the allocation since this instant.
     Nobody(Instant),
 }
 
-/// A command's hold of an allocation, for as long as it lives.
+/// One command's hold of an allocation; dropping the value ends it.
 pub(crate) struct Hold {
     holders: Holders,
     job: JobId,
-    /// What somebody says to the command's user.
+    /// Messages for the command's user.
     pub(crate) messages: mpsc::Receiver<String>,
 }
 
 impl Holders {
-    /// Takes note of the allocations of a cluster, as nobody's yet.
+    /// Records the allocations of a cluster, each without a command.
     pub(crate) fn of(cluster: &Cluster) -> Self {
         let holders = Self::default();
         let open = cluster.jobs().iter().filter(|job| needs_holder(job)).map(|job| (job.id, nobody()));
@@ -61,7 +61,7 @@ impl Holders {
         holders
     }
 
-    /// Takes note of what committed entries, which `cluster` must have already, say of allocations.
+    /// Records the changes that committed entries make; `cluster` already has them applied.
     pub(crate) fn tell(&self, cluster: &Cluster, entries: &[Arc<Entry>]) {
         let mut told = false;
         let mut failed = Vec::new();
@@ -124,22 +124,22 @@ impl Holders {
         Hold { holders: self.clone(), job, messages }
     }
 
-    /// How many allocations are held by a command.
+    /// Returns the number of allocations that a command holds.
     pub(crate) fn held(&self) -> usize {
         self.jobs().values().filter(|holding| matches!(holding, Holding::By(_))).count()
     }
 
-    /// Says something to the commands that hold an allocation; nobody waits for it.
+    /// Sends a message to the commands that hold an allocation, without waiting.
     pub(crate) fn say(&self, job: JobId, message: &str) {
         if let Some(Holding::By(commands)) = self.jobs().get(&job) {
             for command in commands {
-                // One that does not read it, or is gone, has lost it.
+                // A command that does not read, or has ended, loses the message.
                 let _ = command.try_send(message.to_owned());
             }
         }
     }
 
-    /// Tells the owner of allocations that nobody holds, until it is gone.
+    /// Reports allocations without a command to the owner, until the owner ends.
     pub(crate) async fn watch(self, replica: Replica, inbox: Inbox) {
         loop {
             let limit = Duration::from_secs(replica.read().policy().jobs.inactive_limit.0);
@@ -163,8 +163,10 @@ impl Holders {
         }
     }
 
-    /// Takes out the allocations that nobody has held for so long, and says when the next one will be such. One whose nodes
-    /// have yet to report, so that it may have ended, has that time again.
+    /// Removes and returns the allocations without a command for `limit`, with the instant at which the next
+    /// becomes due.
+    ///
+    /// An allocation whose nodes have not reported yet may have ended, so its time begins again.
     fn inactive(
         &self,
         now: Instant,
@@ -211,7 +213,7 @@ fn nobody() -> Holding {
     Holding::Nobody(Instant::now())
 }
 
-/// Whether a job ends unless a command holds it.
+/// True if the job ends unless a command holds it.
 fn needs_holder(job: &Job) -> bool {
     job.spec.needs_client() && !matches!(job.phase, Phase::Completing(_) | Phase::Ended(_))
 }

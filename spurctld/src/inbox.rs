@@ -1,7 +1,7 @@
-//! The way to the owner: one bounded queue for everything that may change the cluster.
+//! The queue of the owner: one bounded queue for everything that may change the cluster.
 //!
-//! Clients never wait for room: a full queue is answered with "busy" at once, and they back off. The planner and the
-//! nodes do wait, each for itself alone.
+//! Clients never wait for a place: a full queue is answered with "busy" at once, and clients back off. The
+//! planner and the nodes do wait, each delaying only itself.
 
 use bytes::Bytes;
 use spur_core::controller::{Command, Input, Reject};
@@ -14,49 +14,50 @@ use crate::disk_space::NoSpace;
 use crate::owner::Judged;
 use crate::store::{self, StoreError};
 
-/// Requests that may wait for the owner. At some ten thousand a second that is a fraction of a second's work.
+/// Capacity of the queue. The owner handles some ten thousand requests per second, so a full queue is less
+/// than a second's work.
 const CAPACITY: usize = 8192;
 
-/// Something for the owner to do.
+/// One request to the owner.
 #[derive(Debug)]
 pub struct Ask {
-    /// What.
+    /// The input for the core.
     pub input: Input,
     /// Script and environment of a submission, [as one blob](crate::blobs).
     pub payload: Option<Bytes>,
-    /// Whether this may have been asked before under the same request id.
+    /// True if a request with the same id may have been handled before.
     pub retry: bool,
-    /// Whether a step that finds its job's CPUs taken waits for them.
+    /// True if a step that finds its job's CPUs taken waits for them.
     pub patient: bool,
-    /// What searches outside the owner's thread have found of it.
+    /// Verdicts of searches that ran outside the owner's thread.
     pub(crate) judged: Judged,
-    /// Where the answer goes once all it depends on is durable.
+    /// Receives the answer once everything that it depends on is durable; `None` if nobody waits.
     pub reply: Option<oneshot::Sender<Answered>>,
 }
 
 /// The owner's answer, durable.
 #[derive(Clone, Debug)]
 pub struct Answered {
-    /// What came of it.
+    /// The outcome of the request.
     pub answer: Result<Answer, Refused>,
     /// The last entry that the answer depends on.
     pub seq: u64,
 }
 
-/// Why something was not done.
+/// The reason why a request was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The core said no.
+    /// The core refused the request.
     Rejected(Reject),
-    /// Whether it was done before could not be found out just now; ask again.
+    /// The journal could not say whether the request was handled before; the client has to ask again.
     Unsure,
-    /// The controller's disk has no space for it.
+    /// The controller's disk has no space for the submission.
     NoSpace(NoSpace),
-    /// The controller failed at it, by a fault of its own.
+    /// The controller failed at the request by a fault of its own.
     Fault,
 }
 
-/// Why there is no answer.
+/// The reason why a request has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoAnswer {
     /// The queue is full.
@@ -67,36 +68,37 @@ pub enum NoAnswer {
     Stopping,
 }
 
-/// What lies in the queue.
+/// A message in the owner's queue.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A request.
     Ask(Box<Ask>),
-    /// What the journal knows of a request that may have been made before.
+    /// The journal's record of a request that may be a repetition.
     LookedUp { id: RequestId, found: Result<Option<store::Request>, StoreError> },
-    /// A request that the owner could not judge in a moment, with what was found; `None` after a panic.
+    /// A request that took too long for the owner's thread, with its verdicts; `None` after a panic.
     Judged { ask: Box<Ask>, verdicts: Option<Vec<Verdict>> },
     /// A start whose scripts are in memory.
     Fetched(Box<Ask>),
     /// Somebody wants to know whether answers still leave the controller.
     Ping(oneshot::Sender<Answered>),
-    /// Finish what has been taken and end.
+    /// The order to finish the accepted requests and end.
     Stop,
 }
 
-/// The sending end. Clones share the queue.
+/// The sending end of the queue. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Inbox {
     sender: mpsc::Sender<Message>,
 }
 
-/// Places in the queue that are kept for someone.
+/// Places in the queue that are reserved for one sender.
 pub(crate) struct Room<'a> {
     places: mpsc::PermitIterator<'a, Message>,
 }
 
 impl Room<'_> {
-    /// Puts a request in one of them, and returns where its answer will be; refused if there are no more.
+    /// Puts a request in a reserved place, and returns the receiver of its answer; `Busy` if no place is
+    /// left.
     pub(crate) fn put(&mut self, mut ask: Ask) -> Result<oneshot::Receiver<Answered>, NoAnswer> {
         let (reply, answer) = oneshot::channel();
         ask.reply = Some(reply);
@@ -106,12 +108,12 @@ impl Room<'_> {
 }
 
 impl Ask {
-    /// An input that nobody waits for.
+    /// Returns a request without a receiver for its answer.
     pub fn of(input: Input) -> Self {
         Self { input, payload: None, retry: false, patient: false, judged: Judged::default(), reply: None }
     }
 
-    /// The name its client gave it, and the client.
+    /// Returns the client's id of the request, and the client's user.
     pub(crate) fn request(&self) -> Option<(RequestId, u32)> {
         match &self.input {
             Input::Command { caller, request: Some(id), .. } => Some((*id, caller.owner.uid)),
@@ -119,12 +121,12 @@ impl Ask {
         }
     }
 
-    /// Whether its client waits for the answer no longer.
+    /// True if nobody waits for the answer.
     pub(crate) fn is_given_up(&self) -> bool {
         self.reply.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
 
-    /// The job in which a step is asked for.
+    /// Returns the job of a request for a step.
     pub(crate) fn step_of(&self) -> Option<spur_core::id::JobId> {
         match &self.input {
             Input::Command { command: Command::CreateStep { job, .. }, .. } => Some(*job),
@@ -134,21 +136,21 @@ impl Ask {
 }
 
 impl Inbox {
-    /// A queue and its receiving end.
+    /// Returns a new queue: its sending and its receiving end.
     pub(crate) fn new() -> (Self, mpsc::Receiver<Message>) {
         let (sender, receiver) = mpsc::channel(CAPACITY);
         (Self { sender }, receiver)
     }
 
-    /// How many requests wait in the queue.
+    /// Returns the number of requests in the queue.
     pub(crate) fn waiting(&self) -> usize {
         self.sender.max_capacity() - self.sender.capacity()
     }
 
-    /// Puts a client's request in the queue and returns where its answer will be.
+    /// Puts a client's request in the queue without waiting, and returns the receiver of its answer.
     ///
     /// # Errors
-    /// [`NoAnswer::Busy`] if there is no room now.
+    /// [`NoAnswer::Busy`] if the queue is full; [`NoAnswer::Stopping`] if the controller ends.
     pub fn offer(&self, mut ask: Ask) -> Result<oneshot::Receiver<Answered>, NoAnswer> {
         let (reply, answer) = oneshot::channel();
         ask.reply = Some(reply);
@@ -159,18 +161,18 @@ impl Inbox {
         Ok(answer)
     }
 
-    /// Asks for a client and waits for the answer.
+    /// Puts a client's request in the queue without waiting for a place, and waits for the answer.
     ///
     /// # Errors
-    /// [`NoAnswer`].
+    /// [`NoAnswer::Busy`] if the queue is full; [`NoAnswer::Stopping`] if the controller ends.
     pub async fn ask(&self, ask: Ask) -> Result<Answered, NoAnswer> {
         self.offer(ask)?.await.map_err(|_| NoAnswer::Stopping)
     }
 
-    /// Puts a request in the queue, waiting for room if need be, and returns where its answer will be.
+    /// Puts a request in the queue, waiting for a place if necessary, and returns the receiver of its answer.
     ///
     /// # Errors
-    /// [`NoAnswer::Stopping`].
+    /// [`NoAnswer::Stopping`] if the controller ends.
     pub async fn enqueue(&self, mut ask: Ask) -> Result<oneshot::Receiver<Answered>, NoAnswer> {
         let (reply, answer) = oneshot::channel();
         ask.reply = Some(reply);
@@ -178,35 +180,35 @@ impl Inbox {
         Ok(answer)
     }
 
-    /// Waits for room for so many requests at once: the owner is woken once for them.
+    /// Reserves places for `requests` requests at once, so that the owner wakes once for all of them.
     ///
     /// # Errors
-    /// [`NoAnswer::Stopping`].
+    /// [`NoAnswer::Stopping`] if the controller ends.
     pub(crate) async fn room(&self, requests: usize) -> Result<Room<'_>, NoAnswer> {
         let places = self.sender.reserve_many(requests).await.map_err(|_| NoAnswer::Stopping)?;
         Ok(Room { places })
     }
 
-    /// Asks, waiting for room if need be, and waits for the answer.
+    /// Puts an input in the queue, waiting for a place if necessary, and waits for the answer.
     ///
     /// # Errors
-    /// [`NoAnswer::Stopping`].
+    /// [`NoAnswer::Stopping`] if the controller ends.
     pub async fn insist(&self, input: Input) -> Result<Answered, NoAnswer> {
         self.enqueue(Ask::of(input)).await?.await.map_err(|_| NoAnswer::Stopping)
     }
 
-    /// Says something that needs no answer, waiting for room if need be.
+    /// Puts an input without an answer in the queue, waiting for a place if necessary.
     ///
     /// # Errors
-    /// [`NoAnswer::Stopping`].
+    /// [`NoAnswer::Stopping`] if the controller ends.
     pub async fn tell(&self, input: Input) -> Result<(), NoAnswer> {
         self.sender.send(Message::Ask(Box::new(Ask::of(input)))).await.map_err(|_| NoAnswer::Stopping)
     }
 
-    /// [`Inbox::insist`] for a thread of its own, without waiting for the answer.
+    /// Puts an input in the queue from a thread outside the runtime, and returns the receiver of its answer.
     ///
     /// # Errors
-    /// [`NoAnswer::Stopping`].
+    /// [`NoAnswer::Stopping`] if the controller ends.
     pub fn propose(&self, input: Input) -> Result<oneshot::Receiver<Answered>, NoAnswer> {
         let (reply, answer) = oneshot::channel();
         let ask = Ask { reply: Some(reply), ..Ask::of(input) };
@@ -214,25 +216,26 @@ impl Inbox {
         Ok(answer)
     }
 
-    /// Waits until a question has passed through the owner and through all that is on its way to the journal.
+    /// Waits until a message has passed through the owner and through all batches on their way to the
+    /// journal.
     ///
     /// # Errors
-    /// [`NoAnswer::Stopping`].
+    /// [`NoAnswer::Stopping`] if the controller ends.
     pub(crate) async fn ping(&self) -> Result<(), NoAnswer> {
         let (reply, answer) = oneshot::channel();
         self.sender.send(Message::Ping(reply)).await.map_err(|_| NoAnswer::Stopping)?;
         answer.await.map(|_| ()).map_err(|_| NoAnswer::Stopping)
     }
 
-    /// Tells the owner what the journal knows of a request.
+    /// Passes the journal's record of a request to the owner.
     pub(crate) async fn looked_up(&self, id: RequestId, found: Result<Option<store::Request>, StoreError>) {
-        // An owner that has ended needs no answer.
+        // An owner that has ended needs no message.
         let _ = self.sender.send(Message::LookedUp { id, found }).await;
     }
 
-    /// Gives a request back to the owner with what was found of it, from a thread of its own.
+    /// Returns a judged request to the owner, from a thread outside the runtime.
     pub(crate) fn judged(&self, ask: Ask, verdicts: Option<Vec<Verdict>>) {
-        // An owner that has ended needs no answer.
+        // An owner that has ended needs no message.
         let _ = self.sender.blocking_send(Message::Judged { ask: Box::new(ask), verdicts });
     }
 
@@ -244,7 +247,7 @@ impl Inbox {
 
     /// Lets the owner finish what it has and end.
     pub(crate) async fn stop(&self) {
-        // An owner that has ended already is what is wanted.
+        // An owner that has ended already needs no order.
         let _ = self.sender.send(Message::Stop).await;
     }
 }

@@ -1,8 +1,8 @@
-//! The shell of the Spur controller: it gives the pure machine of `spur-core` a clock, a disk and a network.
+//! The shell of the Spur controller: gives the pure machine of `spur-core` a clock, a disk and a network.
 //!
-//! What is asked goes through the [`inbox`] to the owner, the one thread that decides. What it decides goes to the
-//! [`store`] and, once durable, through the outbox to everybody else: answers to clients, orders to nodes, and
-//! entries to the [`replica`] that reads are served from, to the planner, and to accounting.
+//! Requests go through the [`inbox`] to the owner, the one thread that decides. Its decisions go to the
+//! [`store`]. Once durable, they leave through the outbox: answers to clients, orders to nodes, and entries
+//! to the [`replica`] for readers, to the planner, and to accounting.
 
 mod agents;
 mod alarm;

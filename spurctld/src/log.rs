@@ -1,5 +1,5 @@
-//! Where messages go: standard error, as text or as JSON, which may become a file; and how many there are, which
-//! `scontrol setdebug` changes.
+//! The controller's log: standard error or a file, as text or JSON, at a level that `scontrol setdebug`
+//! changes.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -15,7 +15,7 @@ use tracing_subscriber::reload;
 const LEVELS: [LevelFilter; 5] =
     [LevelFilter::ERROR, LevelFilter::WARN, LevelFilter::INFO, LevelFilter::DEBUG, LevelFilter::TRACE];
 
-/// Slurm's debug flags that stand for something here, and where that is.
+/// Slurm's debug flags that have a meaning here, each with the module whose log it enables.
 const FLAGS: [(&str, &str); 14] = [
     ("Agent", "spurctld::agents"),
     ("Backfill", "spurctld::planner"),
@@ -47,22 +47,22 @@ const NAMES: [(&str, usize); 10] = [
     ("debug5", 4),
 ];
 
-/// What is logged now.
+/// The level and debug flags in force.
 #[derive(Clone, Debug)]
 struct Said {
     /// Index into [`LEVELS`].
     level: usize,
     /// Slurm's name for the level.
     name: &'static str,
-    /// The debug flags, by their names in [`FLAGS`]: what they stand for is logged down to [`LevelFilter::TRACE`].
+    /// Debug flags, by their names in [`FLAGS`]; the modules of these log down to [`LevelFilter::TRACE`].
     flags: BTreeSet<&'static str>,
 }
 
 static SAID: Mutex<Said> = Mutex::new(Said { level: 2, name: "info", flags: BTreeSet::new() });
-/// Puts another filter in force.
+/// Replaces the filter of the running subscriber.
 static FILTER: OnceLock<Box<dyn Fn(EnvFilter) -> bool + Send + Sync>> = OnceLock::new();
 
-/// Begins to log. `more` levels beyond the configured one; `RUST_LOG` overrides both.
+/// Starts the log at `more` levels beyond the configured one; `RUST_LOG` overrides both.
 pub fn begin(config: &LogLocal, more: u8) {
     let configured = match config.level {
         LogLevel::Error => 0,
@@ -93,8 +93,8 @@ pub fn begin(config: &LogLocal, more: u8) {
     }
 }
 
-/// Sends what is written to standard error to the end of a file from now on; called again, to the file that then has this
-/// name.
+/// Sends standard error to the end of a file. A second call reopens the file of this name, after log
+/// rotation.
 pub fn write_to(path: &Path) {
     let file = File::options().create(true).append(true).mode(0o640).open(path);
     if let Err(error) = file.and_then(|file| rustix::stdio::dup2_stderr(&file).map_err(Into::into)) {
@@ -104,7 +104,7 @@ pub fn write_to(path: &Path) {
 
 impl Said {
     fn filter(&self) -> String {
-        // Below the highest level the libraries underneath are of no interest.
+        // Below the highest level the messages of libraries are left out.
         let mut filter = match LEVELS[self.level] {
             LevelFilter::TRACE => "trace".to_owned(),
             level => format!("warn,spurctld={level},spur_core={level},spur_proto={level}"),
@@ -115,7 +115,7 @@ impl Said {
         filter
     }
 
-    /// The levels and flags after a change in Slurm's words.
+    /// Returns level and flags after a change in Slurm's words.
     fn changed(&self, level: &str, on: &[String], off: &[String]) -> Result<Said, String> {
         let mut said = self.clone();
         if !level.is_empty() {
@@ -139,21 +139,21 @@ impl Said {
     }
 }
 
-/// The module that a debug flag stands for.
+/// Returns the module whose log a debug flag enables.
 fn target(flag: &str) -> Option<&'static str> {
     FLAGS.iter().find(|(name, _)| *name == flag).map(|(_, target)| *target)
 }
 
-/// Slurm's name of the level that is logged, and the debug flags with commas between.
+/// Returns Slurm's name of the level in force, and the debug flags, separated by commas.
 pub fn in_force() -> (&'static str, String) {
     let said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     (said.name, said.flags.iter().copied().collect::<Vec<_>>().join(","))
 }
 
-/// Logs more or less from now on: a level and flags in Slurm's words.
+/// Changes the level and the debug flags, in Slurm's words; an empty `level` keeps the level.
 ///
 /// # Errors
-/// A level or a flag that there is not; nothing is changed then.
+/// Names an unknown level or flag; then nothing has changed.
 pub fn change(level: &str, on: &[String], off: &[String]) -> Result<(), String> {
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     let changed = said.changed(level, on, off)?;

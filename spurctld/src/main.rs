@@ -1,4 +1,4 @@
-//! `spurctld`: reads the command line and the configuration, runs the controller, and listens to the system.
+//! `spurctld`: reads the command line and the configuration, runs the controller, and handles signals.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,14 +18,14 @@ use spurctld::stop::Stop;
 use spurctld::{detach, fault, log, moving};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A pass of the planner makes and forgets some twenty small records for each job; this allocator is faster at that than
-/// the system's.
+/// Each pass of the planner allocates and frees some twenty small records per job; jemalloc does so faster
+/// than the system's allocator.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Beside this a detached controller writes its log whose state is in PostgreSQL.
+/// Path beside which a detached controller with its state in PostgreSQL writes its log.
 const STATE_DIRECTORY: &str = "/var/lib/spur/state";
-/// How long the controller may take to end.
+/// Longest duration of the controller's end.
 const LONGEST_END: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(told) => {
-            // Where nobody hears it, there is nobody to tell.
+            // Without a standard output there is nobody to tell.
             let _ = told.print();
             return if told.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
         }
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// `--new-history`.
+/// Carries out `--new-history`.
 fn renew(args: Args) -> anyhow::Result<()> {
     let config = ConfigFile::find(args.config).read()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -64,7 +64,7 @@ fn renew(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `--migrate`, `--backup` and `--restore`.
+/// Carries out `--migrate`, `--backup` and `--restore`.
 fn move_journal(args: Args) -> anyhow::Result<()> {
     let local = ConfigFile::find(args.config).read()?.local;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -115,13 +115,13 @@ fn run(args: Args) -> anyhow::Result<()> {
         let ended = server.run().await;
         signals.abort();
         ended?;
-        // A failure, so that the service manager starts this controller again.
+        // Reported as a failure, so that the service manager starts this controller again.
         ensure!(!stop.hands_over(), "the lease is handed over: started again, this controller stands by");
         Ok(())
     })
 }
 
-/// Every connection is an open file, and a service manager begins with few.
+/// Raises the limit of open files: every connection is one, and service managers set a low limit.
 fn allow_many_files() {
     let files = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }) {
@@ -129,7 +129,7 @@ fn allow_many_files() {
     }
 }
 
-/// Stops at SIGTERM and SIGINT; at SIGHUP opens the log and reads the configuration again.
+/// Stops at SIGTERM and SIGINT; reopens the log and reads the configuration again at SIGHUP.
 async fn obey_signals(stop: Stop, reload: Reload, log_file: Option<PathBuf>) {
     let listen = |kind| signal(kind);
     let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hang_up)) =
@@ -158,8 +158,10 @@ async fn obey_signals(stop: Stop, reload: Reload, log_file: Option<PathBuf>) {
     stop.wish();
 }
 
-/// Ends the process then if it has not ended by itself, whatever its disks refuse: nothing has left it that is not
-/// durable, and the next start reads that.
+/// Ends the process after `time` if it has not ended by itself.
+///
+/// A disk that hangs may keep it from ending. Nothing that is not durable has left the process, and the next
+/// start reads the durable state.
 fn end_in(time: Duration) {
     let begun = std::thread::Builder::new().name("deadline".to_owned()).spawn(move || {
         std::thread::sleep(time);
@@ -173,7 +175,7 @@ fn end_in(time: Duration) {
     }
 }
 
-/// Tells the service manager, if there is one.
+/// Notifies the service manager, if there is one.
 fn notify(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::warn!(%error, "the service manager was not told");

@@ -1,4 +1,4 @@
-//! `--migrate`, `--backup` and `--restore`: a journal that moves, or is copied, as a whole.
+//! `--migrate`, `--backup` and `--restore`: moves or copies a whole journal with its accounting.
 
 use std::path::Path;
 
@@ -11,12 +11,14 @@ use crate::recover::{self, CHUNK};
 use crate::store::accounting::{Accounting, EventQuery, NodeChange, NodeEvent, Outage, Query};
 use crate::store::{Database, Export, Follower, Import, Journal, Place, back_up, restore};
 
-/// `--migrate FILE`: copies the journal in SQLite, with its accounting, into the database of the configuration, and compares
-/// what both lead to. The SQLite journal stays as it is. Says what has been done.
+/// Carries out `--migrate FILE`: copies an SQLite journal and its accounting into the configured database.
+///
+/// The recovered clusters of both are compared. The SQLite journal stays as it is. Returns the message for
+/// the operator.
 ///
 /// # Errors
-/// A controller that runs on the journal, accounting that lacks entries, a database that is not empty, and what disk and
-/// database refuse. What was written then does not count.
+/// Fails if a controller runs on the journal, if accounting lacks entries, if the database is not empty, or
+/// if disk or database refuse. Rows written up to then do not count.
 pub async fn migrate(from: &Path, local: &Local) -> anyhow::Result<String> {
     let State::Postgres(state) = &local.controller.state else {
         bail!("--migrate FILE copies FILE into the database that [controller] state names as `postgres://…`");
@@ -76,7 +78,7 @@ pub async fn migrate(from: &Path, local: &Local) -> anyhow::Result<String> {
     ))
 }
 
-/// Copies all rows; returns how many runs and steps.
+/// Copies all rows of jobs and steps, and returns their numbers.
 async fn copy_accounting(from: &Accounting, to: &Accounting, reached: u64) -> anyhow::Result<(u64, u64)> {
     let (mut jobs, mut steps, mut query) = (0, 0, Query::default());
     loop {
@@ -112,20 +114,20 @@ async fn copy_events(from: &Accounting, to: &Accounting) -> anyhow::Result<()> {
     }
 }
 
-/// `--backup DIRECTORY`: copies the journal and accounting, which a controller may be using.
+/// Carries out `--backup DIRECTORY`: copies the journal and accounting, also while a controller uses them.
 ///
 /// # Errors
-/// A state that is not in SQLite, a directory that is not empty, and what the disk refuses.
+/// Fails if the state is not in SQLite, if the directory is not empty, or if the disk refuses.
 pub async fn backup(local: &Local, to: &Path) -> anyhow::Result<String> {
     let path = sqlite_file(local)?;
     let last = back_up(path, to).await?;
     Ok(format!("{} holds the journal up to entry {last}", to.display()))
 }
 
-/// `--restore DIRECTORY`: puts a copy where the journal is to be.
+/// Carries out `--restore DIRECTORY`: puts a copy in the journal's place.
 ///
 /// # Errors
-/// A state that is not in SQLite, a journal that is there or in use, and what the disk refuses.
+/// Fails if the state is not in SQLite, if a journal exists or is in use, or if the disk refuses.
 pub fn put_back(local: &Local, from: &Path) -> anyhow::Result<String> {
     let path = sqlite_file(local)?;
     restore(from, path)?;

@@ -1,8 +1,9 @@
-//! What may leave only when all it depends on is durable: replies, orders to nodes, and the feed.
+//! The outbox: replies, orders to nodes and the feed leave the controller only when all they depend on is
+//! durable.
 //!
-//! One thread takes what the owner holds back, batch after batch in the order of their making, waits for the commit
-//! of each, and then lets it go: first the entries into the replica that reads are served from, then the replies, so
-//! that nobody reads an answer older than the reply he has; then the orders.
+//! One thread takes the owner's results batch by batch, in order, and waits for the commit of each. It then
+//! releases the entries into the replica for readers, after that the replies, and then the orders. So nobody
+//! reads a state older than a reply that was sent.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -20,39 +21,40 @@ use crate::post::Post;
 use crate::programs::Programs;
 use crate::store::{Commit, StoreError};
 
-/// What came of a batch of inputs.
+/// The results of a batch of inputs, held until their commit.
 #[derive(Default)]
 pub(crate) struct Held {
-    /// What happened.
+    /// The batch's entries.
     pub(crate) entries: Vec<Arc<Entry>>,
-    /// What is answered, to whom.
+    /// The answers, each with its receiver.
     pub(crate) replies: Vec<(oneshot::Sender<Answered>, Answered)>,
-    /// What is to be done.
+    /// The effects that the shell has to carry out.
     pub(crate) effects: Vec<Effect>,
 }
 
-/// The owner's end.
+/// The owner's end of the outbox.
 pub(crate) struct Outbox {
     sender: Sender<(Option<Under>, Held)>,
 }
 
-/// The other end.
+/// The receiving end of the outbox.
 pub(crate) type Queue = Receiver<(Option<Under>, Held)>;
 
-/// A commit under way, with the time at which the journal got its batch.
+/// A commit under way, with the instant at which the journal got its batch.
 pub(crate) struct Under {
     commit: Commit,
     since: Instant,
 }
 
 impl Outbox {
-    /// The owner's end, and the other one for [`run`]. The journal's own queue bounds what lies between.
+    /// Returns the owner's end, and the other one for [`run`]. The journal's own queue bounds the number of
+    /// batches between them.
     pub(crate) fn new() -> (Self, Queue) {
         let (sender, receiver) = channel();
         (Self { sender }, receiver)
     }
 
-    /// Holds something until `commit`, and all before it, is durable.
+    /// Holds results until `commit`, and all commits before it, are durable.
     pub(crate) fn put(&self, commit: Option<Commit>, held: Held) {
         // The other end is gone only after a failed commit, which ends the process.
         let under = commit.map(|commit| Under { commit, since: Instant::now() });
@@ -60,7 +62,7 @@ impl Outbox {
     }
 }
 
-/// The name of the job that an entry tells the submission of.
+/// Returns the name of the job whose submission an entry records.
 fn submitted(entry: &Entry) -> Option<&str> {
     match &entry.event {
         Event::JobSubmitted { spec, .. } => Some(&spec.name),
@@ -68,10 +70,10 @@ fn submitted(entry: &Entry) -> Option<&str> {
     }
 }
 
-/// Lets go what has become durable, until the owner has ended.
+/// Releases results as they become durable, until the owner has ended.
 ///
 /// # Errors
-/// When something could not be made durable: nothing more leaves, and the process must end.
+/// Fails if a batch could not be made durable: nothing leaves after that, and the process must end.
 pub(crate) fn run(
     queue: &Queue,
     feed: &mut Feed,
@@ -87,7 +89,7 @@ pub(crate) fn run(
         fault::point("outbox", entries.iter().filter_map(|entry| submitted(entry)));
         feed.publish(entries);
         for (reply, answered) in replies {
-            // Whoever does not wait any more need not be told.
+            // A client that has gone away needs no reply.
             let _ = reply.send(answered);
         }
         for effect in effects {

@@ -1,9 +1,10 @@
-//! The planner's thread: asks the core what should start, on a cluster of its own.
+//! The planner's thread: asks the core for starts and preemptions, on a replica of its own.
 //!
-//! It is fed with committed entries, so it never holds up a decision or a reply, and whatever it proposes is checked
-//! again by the owner. New work and freed resources get a quick pass at once; the deep pass goes on in slices between
-//! them. After proposals it waits for the owner's answers: each says from which entry on a start shows, and nothing is
-//! planned on less. What a deep pass says of the jobs that do not start is published for readers.
+//! The replica follows the committed entries, so planning delays no decision and no reply; the owner checks
+//! every proposal again. New work and freed resources get a quick pass at once; the deep pass goes on in
+//! slices between quick passes. After proposals the planner waits for the owner's answers. Each answer names
+//! the entry from which on the start shows, and no pass begins before that entry is applied. The reasons of a
+//! deep pass, for jobs that do not start, are published for readers.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,43 +33,45 @@ use crate::replica::Replica;
 use crate::statistics::{Cycle, Statistics};
 use crate::watchers::Watchers;
 
-/// Jobs looked at in a deep pass before new work and freed resources get their turn.
+/// Jobs that a slice of a deep pass considers before new work and freed resources get a quick pass.
 const SLICE: u32 = 64;
-/// A time that has just come is not waited for in a hurry.
+/// Shortest wait for an entry, also when an awaited time has just come.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
-/// Planning that took less than this is not worth a rest.
+/// Duration of a quick pass up to which the planner does not rest.
 const LIGHT_WORK: Duration = Duration::from_micros(500);
-/// A deep pass rests so many times as long as it has worked: jobs that can start do not wait for it.
+/// Rest of the deep pass after a slice, as a multiple of the slice's duration: jobs that can start do not
+/// wait for it.
 const DEEP_REST: u32 = 3;
-/// Failures in a row of one kind of planning that end the process.
+/// Consecutive failures of one kind of planning that end the process.
 const MOST_FAILURES: u32 = 3;
-/// Reasons that the replica's counts take over at once, while entries wait to be applied.
+/// Changed reasons that the replica's counts take over in one piece, while entries wait to be applied.
 const AT_ONCE: usize = 256;
-/// How long after the start nodes that were up are waited for: those that are there try again every three seconds.
+/// Longest wait after the start for nodes that were up; a node without a controller tries again every three
+/// seconds.
 const GATHERING: Duration = Duration::from_secs(4);
-/// Priorities grow with age, so the queue is looked at this often even when nothing happens.
+/// Longest time between two passes: priorities grow with age, even when nothing happens.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// What the last pass said of jobs that wait. Clones share it.
+/// The outlooks of the last deep pass for pending jobs. Clones share them.
 #[derive(Clone)]
 pub struct Overlay {
     last: Arc<RwLock<Arc<Outlooks>>>,
     watchers: Watchers,
-    /// Whose counts follow the reasons.
+    /// The replica whose counts follow the reasons.
     replica: Replica,
     changes: Changes,
 }
 
-/// What one pass said.
+/// The outlooks of one deep pass.
 #[derive(Debug, Default)]
 pub struct Outlooks {
-    /// When it was made.
+    /// Time at which the pass was made.
     pub evaluated: Time,
-    /// By job number.
+    /// Outlooks of pending jobs, ascending by job number.
     waiting: Vec<Waiting>,
-    /// Nodes that are kept free for a job.
+    /// Nodes that the pass keeps free for a job.
     planned: BTreeSet<NodeId>,
-    /// The later starts that it planned.
+    /// Starts that the pass planned for later.
     pub(crate) remembered: Remembered,
 }
 
@@ -78,7 +81,7 @@ impl Overlay {
         Self { last: Arc::default(), watchers, replica, changes }
     }
 
-    /// What the last pass said.
+    /// Returns the outlooks of the last pass.
     pub fn read(&self) -> Arc<Outlooks> {
         Arc::clone(&self.last.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -87,7 +90,7 @@ impl Overlay {
         let new = Arc::new(outlooks);
         let mut last = self.last.write().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::replace(&mut *last, Arc::clone(&new));
-        // Whoever is woken may look at once.
+        // A watcher that wakes may read at once.
         drop(last);
         self.watchers.tell_where(|job| old.reason(job) != new.reason(job));
         let changed = new.changes_since(&old);
@@ -107,7 +110,7 @@ impl Outlooks {
         Self { evaluated, waiting, planned, remembered }
     }
 
-    /// What it said of a job, if it looked at it.
+    /// Returns the outlook of a job; empty if the pass did not consider the job.
     pub fn of(&self, job: JobId) -> spur_proto::convert::job::Outlook<'_> {
         let waiting = self.find(job);
         spur_proto::convert::job::Outlook { waiting, evaluated: waiting.map(|_| self.evaluated) }
@@ -118,7 +121,7 @@ impl Outlooks {
         Some(&self.waiting[at])
     }
 
-    /// The jobs of which it says another reason than `old`, or nothing any more.
+    /// Returns the jobs whose reason differs from `old`; `None` for a job that the pass did not consider.
     fn changes_since(&self, old: &Self) -> Vec<(JobId, Option<Reason>)> {
         let reasons = self.waiting.iter().map(|waiting| (waiting.job, Some(waiting.reason)));
         let changed = reasons.filter(|(job, reason)| old.reason(*job) != *reason);
@@ -130,13 +133,13 @@ impl Outlooks {
         self.find(job).map(|waiting| waiting.reason)
     }
 
-    /// Whether it keeps a node free for a job.
+    /// True if the pass keeps the node free for a job.
     pub fn plans(&self, node: NodeId) -> bool {
         self.planned.contains(&node)
     }
 }
 
-/// The planner's thread. See the module.
+/// The planner's thread, see the [module](self).
 pub(crate) struct Planning {
     cluster: Cluster,
     entries: Receiver<Entries>,
@@ -146,24 +149,24 @@ pub(crate) struct Planning {
     planner: Planner,
     /// The deep pass under way.
     pass: Option<Pass>,
-    /// What it has taken so far.
+    /// Time that the deep pass under way has taken so far.
     passed: Duration,
-    /// Something may let a job start that could not before.
+    /// True if a job may start that could not before.
     quick_due: bool,
-    /// Something changed since the last deep pass began.
+    /// True if the queue or the cluster has changed since the last deep pass began.
     deep_due: bool,
-    /// How long the last quick pass took.
+    /// Duration of the last quick pass, for the rest after it.
     worked: Duration,
-    /// When the deep pass may go on.
+    /// Instant from which on the deep pass may continue.
     deep_from: Instant,
-    /// How often in a row each kind of work has failed.
+    /// Number of consecutive failures of each kind of work.
     failed: [u32; 3],
-    /// No pass is made before this entry has been applied: the last that a proposal led to.
+    /// The last entry that a proposal led to; no pass begins before it has been applied.
     floor: u64,
 }
 
 impl Planning {
-    /// A planner on a replica that `entries` keeps up to date.
+    /// Returns a planner on a replica that `entries` keeps up to date.
     pub(crate) fn new(
         cluster: Cluster,
         entries: Receiver<Entries>,
@@ -172,7 +175,7 @@ impl Planning {
         statistics: Statistics,
     ) -> Self {
         let planner = Planner::new(&cluster);
-        // The first passes answer for what happened before this start.
+        // The first passes account for everything that happened before this start.
         let (quick_due, deep_due) = (true, true);
         Self {
             cluster,
@@ -219,8 +222,10 @@ impl Planning {
         }
     }
 
-    /// Does a piece of planning that may fail by a fault of its own. Then the job that it was at is held, and planning begins
-    /// anew from the replica; the third time in a row ends the process.
+    /// Runs a piece of planning and catches its panic.
+    ///
+    /// After a panic the job under consideration is held and planning begins again from the replica. The
+    /// third consecutive panic ends the process.
     fn attempt<T>(&mut self, work: Work, plan: impl FnOnce(&mut Self) -> T) -> Result<Option<T>, NoAnswer> {
         if let Ok(planned) = catch_unwind(AssertUnwindSafe(|| plan(self))) {
             self.failed[work as usize] = 0;
@@ -241,15 +246,16 @@ impl Planning {
         Ok(None)
     }
 
-    /// Sends something to the owner and waits for its answer.
+    /// Sends an input to the owner and waits for the answer.
     fn put(&mut self, input: Input) -> Result<(), NoAnswer> {
         let answered = self.inbox.propose(input)?.blocking_recv().map_err(|_| NoAnswer::Stopping)?;
         self.floor = self.floor.max(answered.seq);
         Ok(())
     }
 
-    /// Waits until the nodes that were up have registered, a few seconds at most: if the journal is an old copy, one of them
-    /// says so.
+    /// Waits until the nodes that were up have registered, at most [`GATHERING`].
+    ///
+    /// If the journal is an old copy, one of the nodes may say so.
     fn gather(&mut self) -> Result<(), RecvTimeoutError> {
         let up = self.cluster.nodes().iter().filter(|node| node.health == Health::Up);
         let mut awaited: BTreeSet<NodeId> = up.map(|node| node.id).collect();
@@ -273,9 +279,10 @@ impl Planning {
         Ok(())
     }
 
-    /// Leaves the machine to others for as long as the last quick pass took, so that planning under a stream of
-    /// submissions costs the replies no more than half a core. A quick pass costs what has changed, so that this is
-    /// hardly ever any time at all.
+    /// Rests for as long as the last quick pass took.
+    ///
+    /// Under a stream of submissions, planning then takes at most half a core from the replies. A quick pass
+    /// costs only what has changed, so the rest is hardly ever noticeable.
     fn rest(&mut self) -> Result<(), RecvTimeoutError> {
         let worked = std::mem::take(&mut self.worked);
         if worked < LIGHT_WORK {
@@ -291,7 +298,7 @@ impl Planning {
         }
     }
 
-    /// One piece of work: a quick pass, or a slice of a deep one if that has rested.
+    /// Does one piece of work: a quick pass, or a slice of a deep pass that has rested.
     fn turn(&mut self) -> Result<(), NoAnswer> {
         if self.cluster.doubt().is_some() {
             return Ok(());
@@ -328,12 +335,13 @@ impl Planning {
         self.propose(starts, preemptions, promise)
     }
 
-    /// Counts what came of looking for a place for a job.
+    /// Counts a decision about a job for the metrics.
     fn decide(&self, job: JobId, decision: Decision) {
         self.statistics.meters.decide(self.strategy_of(job, None), decision);
     }
 
-    /// The rule by which a job is placed, in a partition or else in the first that it asks for.
+    /// Returns the placement rule for a job in a partition, or else in the first partition that the job asks
+    /// for.
     fn strategy_of(&self, job: JobId, partition: Option<&str>) -> &'static str {
         let Some(job) = self.cluster.job(job) else { return "none" };
         let asked = || job.spec.partitions.first().map(|name| &**name);
@@ -345,7 +353,7 @@ impl Planning {
         Cycle { took, report, queue: self.cluster.jobs().pending_count(), at }
     }
 
-    /// A slice of the deep pass under way, or of a new one.
+    /// Runs a slice of the deep pass under way, or of a new one.
     fn slice(&mut self, now: Time) -> Slice {
         self.statistics.backfills();
         let mut pass = self.pass.take().unwrap_or_else(|| self.planner.begin(&self.cluster, now));
@@ -368,7 +376,7 @@ impl Planning {
         }
     }
 
-    /// Sends proposals to the owner and waits for its answers; by then the entries they led to are in the queue.
+    /// Sends proposals to the owner and waits for the answers; the resulting entries are then in the queue.
     fn propose(
         &mut self,
         starts: Vec<Start>,
@@ -408,7 +416,7 @@ impl Planning {
         Ok(())
     }
 
-    /// Applies what is in the queue. Waits for something only if there is nothing to plan, or not yet.
+    /// Applies the queued entries. Waits for entries only if no planning is due, or its rest is not over.
     fn catch_up(&mut self) -> Result<(), RecvTimeoutError> {
         let behind = self.cluster.seq() < self.floor;
         let deep = (self.deep_due || self.pass.is_some())
@@ -419,9 +427,9 @@ impl Planning {
             let rest = deep.filter(|_| !behind).map_or(pause, |rest| rest.clamp(SHORTEST_PAUSE, pause));
             match self.entries.recv_timeout(rest) {
                 Ok(entries) => self.apply(&entries),
-                // The deep pass has rested.
+                // The rest of the deep pass is over.
                 Err(RecvTimeoutError::Timeout) if rest < pause => {}
-                // Time alone may let a job start: its begin time has come, or a wish of its has lapsed.
+                // Time alone may let a job start: at its begin time, or when a preference lapses.
                 Err(RecvTimeoutError::Timeout) => (self.quick_due, self.deep_due) = (true, true),
                 Err(RecvTimeoutError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
             }
@@ -440,7 +448,7 @@ impl Planning {
             self.cluster.apply(entry);
             let noted = self.attempt(Work::Note, |own| own.planner.note(&own.cluster, &entry.event));
             if noted.is_err() {
-                // The owner is gone, and with it the feed.
+                // The owner has ended, and with it the feed.
                 return;
             }
             let news = self.news(&entry.event);
@@ -455,7 +463,7 @@ impl Planning {
         }
     }
 
-    /// What an event means, now that it has been applied: a job that arrives held back changes no plan.
+    /// Returns the effect of an applied event on plans; a job that arrives held has none.
     fn news(&self, event: &Event) -> News {
         match event {
             Event::JobSubmitted { spec, .. } if spec.hold => News::Nothing,
@@ -464,7 +472,7 @@ impl Planning {
         }
     }
 
-    /// How long nothing can happen to the queue without an entry.
+    /// Returns the time until something may happen to the queue without an entry.
     fn pause(&mut self) -> Duration {
         let now = clock::now(&self.cluster).max(self.cluster.at());
         let next = self.planner.next_event_time(&self.cluster, now);
@@ -473,10 +481,10 @@ impl Planning {
     }
 }
 
-/// What a planner does that may fail.
+/// Kinds of planning, whose failures are counted separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
-    /// Learning from an event.
+    /// Updating the planner after an event.
     Note,
     /// A quick pass.
     Quick,
@@ -484,16 +492,16 @@ enum Work {
     Deep,
 }
 
-/// What came of a slice of a deep pass.
+/// The results of a slice of a deep pass.
 struct Slice {
     starts: Vec<Start>,
     preemptions: Vec<Preemption>,
     promise: Option<(JobId, Time)>,
-    /// What is said of those who wait and how many were looked at, at the end of the pass.
+    /// The outlooks and the report of the pass, if this slice ended it.
     done: Option<(Outlooks, Report)>,
 }
 
-/// Where a test makes planning fail; see [`fault::point`].
+/// Makes planning fail in tests; see [`fault::point`].
 fn fail_at(cluster: &Cluster, subject: &Subject, place: &str) {
     if cfg!(debug_assertions) {
         let waits = |job: &&Job| matches!(&job.phase, Phase::Pending(pending) if pending.hold.is_none());
@@ -505,22 +513,22 @@ fn fail_at(cluster: &Cluster, subject: &Subject, place: &str) {
     }
 }
 
-/// What an event means to a plan; each includes those before it.
+/// The effect of an event on plans; each level includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum News {
-    /// Nothing.
+    /// Plans stay as they are.
     Nothing,
-    /// The next plan may look different.
+    /// The next plan may differ.
     Order,
     /// A job may start that could not before.
     Room,
-    /// A pass under way has a wrong picture of the cluster.
+    /// A pass under way is based on a wrong state of the cluster.
     Ground,
 }
 
 fn news(event: &Event) -> News {
     match event {
-        // The job ends later than was planned, or takes what nobody had.
+        // The job ends later than planned, or takes resources that were free.
         Event::JobNodesReplaced { .. } | Event::JobSuspended { .. } | Event::JobRecalled { .. } => {
             News::Ground
         }
@@ -530,13 +538,14 @@ fn news(event: &Event) -> News {
         | Event::CpusReturned { .. }
         | Event::JobResumed { .. }
         | Event::JobEnding { .. } => News::Order,
-        // Every start in a reservation that replaces nodes brings one; a start that it prevents is refused.
+        // Every start in a reservation that replaces nodes updates it; a start that no longer fits is
+        // refused.
         Event::ReservationUpdated { .. } => News::Room,
         _ => match event.scope() {
             Scope::Journal | Scope::Node { .. } | Scope::Layout | Scope::Reservation | Scope::Accounts => {
                 News::Ground
             }
-            // Jobs may change places, and budgets may have room again.
+            // Jobs may change their order, and limits may allow more again.
             Scope::Queue(_) | Scope::Resources(_) | Scope::Usage => News::Room,
             Scope::Progress(_) => News::Nothing,
         },

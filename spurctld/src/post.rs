@@ -1,4 +1,4 @@
-//! Mail, through the program that `[controller] mail_prog` names, called as Slurm calls its MailProg.
+//! Mail to users, through the program `[controller] mail_prog`, which is called as Slurm calls its MailProg.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,27 +9,28 @@ use spur_proto::program::SiteProgram;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-/// Programs that may run at once.
+/// Mail programs that may run at once.
 const AT_ONCE: usize = 8;
-/// How long one may take.
+/// Longest run time of a mail program.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Sends mail, and has nobody wait for it.
+/// Sends mail without making the caller wait.
 pub(crate) struct Post {
     program: Option<PathBuf>,
-    /// The configuration file, so that the commands that the program calls know this cluster.
+    /// Path of the configuration file, by which commands that the program calls find this cluster.
     config: PathBuf,
     runtime: Handle,
     permits: Arc<Semaphore>,
 }
 
 impl Post {
-    /// With this program, or none, which sends nothing. It is made where the runtime is that is to run it.
+    /// Returns a sender with this program; without one, mail is dropped. Has to be called inside the runtime
+    /// that will run the program.
     pub(crate) fn new(program: Option<PathBuf>, config: PathBuf) -> Self {
         Self { program, config, runtime: Handle::current(), permits: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
-    /// Sends one. What goes wrong is logged.
+    /// Sends one mail. Failures are logged.
     pub(crate) fn send(&self, to: String, subject: String, variables: Variables) {
         let Some(path) = self.program.clone() else {
             tracing::debug!(to, subject, "no mail_prog is set: mail is not sent");
@@ -38,9 +39,9 @@ impl Post {
         let permits = Arc::clone(&self.permits);
         let daemon = vec![("SPUR_CONF".to_owned(), self.config.display().to_string())];
         self.runtime.spawn(async move {
-            // It is never closed.
+            // The semaphore is never closed.
             let _permit = permits.acquire_owned().await;
-            // What looks like an option is none: an address may be anything that a user writes.
+            // An address is free text of a user and must not be taken for an option.
             let address = to.trim_start_matches('-').to_owned();
             let program = SiteProgram {
                 path,

@@ -1,8 +1,9 @@
-//! The site's programs that the controller runs: `prolog_slurmctld` and `epilog_slurmctld` for jobs, `suspend_program` and
-//! `resume_program` for nodes, with `resume_fail_program` for those that do not come up.
+//! The site's programs on the controller's host.
 //!
-//! The owner does not wait for them: it is told when one has ended. Those of one job run one after another, whatever
-//! becomes of the job meanwhile. One that was under way when the controller ended is run again by the next.
+//! `prolog_slurmctld` and `epilog_slurmctld` run for jobs; `suspend_program` and `resume_program` for nodes,
+//! with `resume_fail_program` for nodes that do not come up. The owner does not wait: it is told when a
+//! program has ended. The programs of one job run one after another, whatever becomes of the job meanwhile. A
+//! program that was under way when the controller ended is run again by the next controller.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,29 +28,29 @@ use crate::replica::Replica;
 /// Programs that may run at once; a site's prolog may well wait for nodes that boot.
 const AT_ONCE: usize = 256;
 
-/// How long a program that switches nodes may take at least.
+/// Lower bound on the time limit of a program that switches nodes.
 const SWITCHING: Duration = Duration::from_secs(60);
 
-/// Runs them.
+/// Runs the site's programs.
 pub(crate) struct Programs {
     replica: Replica,
     inbox: Inbox,
-    /// What they find in `SPUR_CONF`, so that the commands they call know this cluster.
+    /// Value of `SPUR_CONF` for the programs, by which commands that they call find this cluster.
     config: PathBuf,
     runtime: Handle,
     permits: Arc<Semaphore>,
-    /// The last one of each job.
+    /// The last program of each job.
     last: Mutex<BTreeMap<JobId, JoinHandle<()>>>,
 }
 
 impl Programs {
-    /// It is made where the runtime is that is to run them.
+    /// Returns a runner. Has to be called inside the runtime that will run the programs.
     pub(crate) fn new(replica: Replica, inbox: Inbox, config: PathBuf) -> Self {
         let permits = Arc::new(Semaphore::new(AT_ONCE));
         Self { replica, inbox, config, runtime: Handle::current(), permits, last: Mutex::default() }
     }
 
-    /// Runs those again that a cluster waits for.
+    /// Runs the programs again for which the cluster waits, after a start.
     pub(crate) fn resume(&self, cluster: &Cluster) {
         for program in [PowerProgram::Suspend, PowerProgram::Resume] {
             let is_under_way = |node: &&Node| match program {
@@ -73,12 +74,12 @@ impl Programs {
         }
     }
 
-    /// Runs the program that switches nodes off or on, with their names.
+    /// Runs the program that switches nodes off or on, with their names as argument.
     pub(crate) fn switch(&self, program: PowerProgram, nodes: &[NodeId]) {
         let run = self.prepare_switch(program, nodes);
         let permits = Arc::clone(&self.permits);
         self.runtime.spawn(async move {
-            // It is never closed.
+            // The semaphore is never closed.
             let _permit = permits.acquire_owned().await;
             if let Some(Err(why)) = match run {
                 Some(run) => Some(run.run().await),
@@ -115,7 +116,7 @@ impl Programs {
         }
     }
 
-    /// Runs one, behind those of the same job before it.
+    /// Runs a program of a job, after earlier programs of the same job.
     pub(crate) fn run(&self, attempt: Attempt, program: Program) {
         let run = self.prepare(attempt, program);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,10 +125,10 @@ impl Programs {
         let (inbox, permits) = (self.inbox.clone(), Arc::clone(&self.permits));
         let task = self.runtime.spawn(async move {
             if let Some(before) = before {
-                // However it ended.
+                // The order matters, not how the earlier program ended.
                 let _ = before.await;
             }
-            // It is never closed.
+            // The semaphore is never closed.
             let _permit = permits.acquire_owned().await;
             let failed = match run {
                 Some(run) => run.run().await.err(),
@@ -136,13 +137,13 @@ impl Programs {
             if let Some(why) = &failed {
                 tracing::warn!(%attempt, ?program, "{why}");
             }
-            // A controller that is stopping runs it again when it is back.
+            // A controller that is stopping runs the program again after its next start.
             let _ = inbox.tell(Input::ProgramEnded { attempt, program, failed }).await;
         });
         last.insert(attempt.job, task);
     }
 
-    /// What is to be run; nothing if there is no program any more, or no such attempt.
+    /// Returns the program to run; `None` if none is configured, or the attempt is over.
     fn prepare(&self, attempt: Attempt, program: Program) -> Option<SiteProgram> {
         let cluster = self.replica.read();
         let jobs = &cluster.policy().jobs;

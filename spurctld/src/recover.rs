@@ -1,4 +1,4 @@
-//! From what is on the disk to the cluster of before, and how entries and snapshots are written there.
+//! Recovery: rebuilds the cluster from the disk; also encodes entries and snapshots for the store.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,20 +11,21 @@ use spur_core::text::time::Time;
 
 use crate::store::{self, Recovered};
 
-/// What chunks of a snapshot are called: records of the cluster, one on each line, in the core's own versions.
+/// The kind of a snapshot's chunks: records of the cluster, one per line, in the core's own versions.
 pub(crate) const CHUNK: &str = "records";
 
-/// Room for most events.
+/// Initial capacity of an encoded event, in bytes; enough for most.
 const ENTRY_BYTES: usize = 1000;
 
-/// An entry as the journal keeps it: the event in full, the rest in columns of its own.
+/// Encodes an entry for the journal: the event as JSON, the rest in columns.
 pub(crate) fn to_store(entry: &Entry) -> store::Entry {
     let mut body = Vec::with_capacity(ENTRY_BYTES);
     serde_json::to_writer(&mut body, &entry.event).expect("an event holds nothing that JSON cannot");
     store::Entry { seq: entry.seq, epoch: entry.epoch, at: entry.at.0, body }
 }
 
-/// An entry read back. An event that this release does not know is an error: to ignore it would lose something.
+/// Decodes an entry. An event that this release does not know is an error: skipping the event would lose its
+/// effect.
 pub(crate) fn from_store(kept: &store::Entry) -> anyhow::Result<Entry> {
     let event: Event = serde_json::from_slice(&kept.body).with_context(|| {
         format!(
@@ -42,21 +43,21 @@ pub(crate) fn from_store(kept: &store::Entry) -> anyhow::Result<Entry> {
     })
 }
 
-/// The clusters that the journal leads to: where accounting has got to and, beyond that, where the journal ends.
+/// The cluster at the snapshot and at the journal's end, with the entries between.
 pub(crate) struct History {
-    /// After the last entry.
+    /// The cluster after the last entry.
     pub(crate) cluster: Cluster,
-    /// At the snapshot, if there was one.
+    /// The cluster at the snapshot; empty without one.
     pub(crate) base: Cluster,
-    /// From the snapshot to the end.
+    /// The entries from the snapshot to the end.
     pub(crate) entries: VecDeque<Arc<Entry>>,
 }
 
 impl History {
-    /// Applies entries that follow the last one; returns them.
+    /// Applies entries that follow the last one, and returns them.
     ///
     /// # Errors
-    /// An event that this release does not know.
+    /// Fails at an event that this release does not know.
     pub(crate) fn follow(
         &mut self,
         page: Vec<store::Entry>,
@@ -83,15 +84,15 @@ impl History {
 /// Reads the last snapshot and the entries after it.
 ///
 /// # Errors
-/// What the disk refuses, and what cannot be read.
+/// Fails if the disk refuses, or if a record cannot be decoded.
 pub(crate) async fn recover(recovered: Recovered) -> anyhow::Result<History> {
     recover_with(recovered, &mut Names::default()).await
 }
 
-/// [`recover`] with names that entries which are read later share, too.
+/// Does what [`recover`] does; entries that are read later share `names`, too.
 ///
 /// # Errors
-/// As [`recover`].
+/// Fails as [`recover`] does.
 pub(crate) async fn recover_with(mut recovered: Recovered, names: &mut Names) -> anyhow::Result<History> {
     let mut restore = Restore::default();
     let mut restored = false;

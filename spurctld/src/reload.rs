@@ -1,4 +1,4 @@
-//! Putting the configuration file in force again, while everything runs.
+//! Puts the configuration file in force again while the controller runs.
 
 use std::sync::Arc;
 
@@ -13,26 +13,26 @@ use crate::config_file::ConfigFile;
 use crate::inbox::{Inbox, NoAnswer, Refused};
 use crate::owner;
 
-/// Reads the file again when it is told to. Clones share everything.
+/// Reads the configuration file on demand. Clones share everything.
 #[derive(Clone)]
 pub struct Reload {
     inbox: Inbox,
     file: ConfigFile,
-    /// The facts of this host that the controller was started with.
+    /// The settings of this host with which the controller was started.
     local: Arc<Local>,
-    /// The keys that are believed, if any are needed.
+    /// The keys in force; `None` without authentication.
     keyring: Option<Keyring>,
     /// The site's own certificate, if it has one.
     certificate: Option<Certificate>,
 }
 
-/// Why the policy of before stays in force.
+/// The reason why the previous policy stays in force.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReloadError {
-    /// The file cannot be read or holds mistakes, or the core does not take its policy.
+    /// The file cannot be read or holds mistakes, or the core refuses its policy.
     #[error(transparent)]
     Refused(#[from] Reject),
-    /// Nobody decides now.
+    /// The owner does not take requests at the moment.
     #[error(transparent)]
     NoAnswer(#[from] NoAnswer),
 }
@@ -47,13 +47,14 @@ impl Reload {
         Self { inbox, file, local, keyring, certificate }
     }
 
-    /// The facts of this host that the controller was started with.
+    /// Returns the settings of this host with which the controller was started.
     pub(crate) fn local(&self) -> &Local {
         &self.local
     }
 
-    /// Reads the file and puts its policy in force; what has changed is logged. A file that cannot be honoured is
-    /// logged, and the policy of before stays in force.
+    /// Reads the file, puts its policy in force, and logs the changes.
+    ///
+    /// If the file cannot be honoured, the reason is logged and the previous policy stays in force.
     pub async fn now(&self) {
         match self.ordered_by(owner::daemon()).await {
             Ok(changes) if changes.is_empty() => tracing::info!("reconfigured: nothing has changed"),
@@ -62,7 +63,7 @@ impl Reload {
         }
     }
 
-    /// The same for somebody who asks; the answer says what has changed, one sentence each.
+    /// Reads the file for an operator and puts its policy in force; returns the changes, one sentence each.
     pub(crate) async fn ordered_by(&self, caller: Caller) -> Result<Vec<String>, ReloadError> {
         if !caller.is_operator() {
             return Err(Reject::AccessDenied.into());
@@ -105,7 +106,7 @@ impl Reload {
     }
 }
 
-/// What the controller reads once, when it starts.
+/// Returns the changed settings that only a restart puts in force.
 fn needs_restart(old: &Local, new: &Local) -> Vec<String> {
     let (before, after) = (&old.controller, &new.controller);
     let sections = [

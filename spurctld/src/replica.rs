@@ -1,7 +1,7 @@
-//! The cluster as far as it is durable, for reading.
+//! The committed cluster, for reading.
 //!
-//! It is changed by the outbox alone, before the replies of the same batch are sent. A reader holds it for a short
-//! while only: long lists are read page by page.
+//! Only the outbox changes the replica, before the replies of the same batch are sent. A reader holds its
+//! lock briefly: long lists are read page by page.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::thread;
@@ -17,12 +17,12 @@ const AT_ONCE: usize = 256;
 #[derive(Clone)]
 pub struct Replica {
     cluster: Arc<RwLock<Cluster>>,
-    /// Locked after the cluster where both are.
+    /// Counts of jobs. Where both locks are held, the cluster's is taken first.
     tally: Arc<Mutex<Tally>>,
 }
 
 impl Replica {
-    /// A replica that begins with this cluster.
+    /// Returns a replica that begins with this cluster.
     pub fn new(mut cluster: Cluster) -> Self {
         let (mut tally, now) = (Tally::default(), cluster.at());
         let jobs = cluster.take_changed_jobs();
@@ -30,17 +30,18 @@ impl Replica {
         Self { cluster: Arc::new(RwLock::new(cluster)), tally: Arc::new(Mutex::new(tally)) }
     }
 
-    /// The cluster as it is now. Replies wait while this is held.
+    /// Returns the current cluster. Replies wait while the guard is held.
     pub fn read(&self) -> RwLockReadGuard<'_, Cluster> {
         self.cluster.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The counts of its jobs. No reply waits for whoever holds them, unless an entry is to be applied meanwhile.
+    /// Returns the counts of jobs. Replies wait for the guard only when an entry is to be applied.
     pub(crate) fn tally(&self) -> MutexGuard<'_, Tally> {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Brings it up to date. Readers come in between parts of a large batch, whose replies wait until all of it is there.
+    /// Applies committed entries. A large batch is applied in parts, between which readers get the lock; its
+    /// replies wait for all parts.
     pub(crate) fn apply(&self, entries: &[Arc<Entry>]) {
         for (number, part) in entries.chunks(AT_ONCE).enumerate() {
             if number > 0 {

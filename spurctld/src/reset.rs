@@ -1,4 +1,4 @@
-//! When usage is set to zero next: midnights in the cluster's time zone, which the core knows nothing of.
+//! The next reset of usage: a midnight in the cluster's time zone, which the core does not know.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use spur_core::controller::Input;
 use spur_core::model::config::ResetPeriod;
 use spur_core::text::time::Time;
 
-/// What the controller is to be told of the next reset, if it does not know; `wall` is the time on the wall.
+/// Returns the input that corrects the core's next reset; `None` if the core knows it. `wall` is the wall's
+/// time.
 pub(crate) fn plan(cluster: &Cluster, wall: Time) -> Option<Input> {
     let usage = cluster.usage();
     let period = cluster.policy().scheduler.priority_usage_reset_period;
@@ -24,7 +25,7 @@ pub(crate) fn plan(cluster: &Cluster, wall: Time) -> Option<Input> {
         false => Arc::clone(usage.zone()),
     });
     let known = usage.next_reset().map(|at| cluster.clock().wall(at));
-    // A reset that has come, or that the wall's clock was set beyond, is made once, now.
+    // A reset that is due, or that a step of the wall's clock went past, is made once, now.
     let next = match known {
         Some(known) if known <= wall => known,
         _ => next(period, &zone, wall.max(usage.last_reset().unwrap_or(wall)))?,
@@ -33,7 +34,7 @@ pub(crate) fn plan(cluster: &Cluster, wall: Time) -> Option<Input> {
     (usage.next_reset() != at || *usage.zone() != zone).then_some(Input::NextReset { at, zone })
 }
 
-/// The first time on the wall after another one at which a period begins; `None` if the zone is not known.
+/// Returns the first beginning of a period after `after`, in the wall's time; `None` if the zone is unknown.
 fn next(period: ResetPeriod, zone: &str, after: Time) -> Option<Time> {
     let zone = TimeZone::get(zone).ok()?;
     let today = Timestamp::from_second(after.0).ok()?.to_zoned(zone.clone()).date();
@@ -48,7 +49,7 @@ fn next(period: ResetPeriod, zone: &str, after: Time) -> Option<Time> {
     Some(Time(begins.to_zoned(zone).ok()?.timestamp().as_second()))
 }
 
-/// The first day of the month so many months after a day's.
+/// Returns the first day of the month that lies `months` months after a day's month.
 fn first_of_month(day: Date, months: i8) -> Option<Date> {
     day.first_of_month().checked_add(months.months()).ok()
 }
@@ -60,7 +61,7 @@ mod tests {
     #[test]
     fn periods_begin_at_midnight_of_the_zone() {
         let at = |text: &str| Time(text.parse::<Timestamp>().unwrap().as_second());
-        // A Saturday evening in UTC is Sunday in Berlin.
+        // Saturday evening in UTC is Sunday in Berlin.
         let now = at("2026-11-28T23:30:00Z");
         for (period, zone, expected) in [
             (ResetPeriod::Daily, "UTC", "2026-11-29T00:00:00Z"),

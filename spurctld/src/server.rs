@@ -1,4 +1,4 @@
-//! The controller put together: what is recovered, which threads there are, and in which order they end.
+//! The assembled controller: recovery, the start of its threads and services, and the order of its end.
 
 use std::fs::DirBuilder;
 use std::net::SocketAddr;
@@ -65,13 +65,13 @@ use crate::store::{Batch, Journal, Place};
 use crate::wall;
 use crate::warm::Warm;
 
-/// How long calls under way may take when the controller stops.
+/// Longest duration of calls under way after the order to stop.
 const GRACE: Duration = Duration::from_secs(5);
-/// Connections at a time, if so many files may be open: some 27 KiB each.
+/// Limit of concurrent connections, if so many files may be open; each takes some 27 KiB.
 pub(crate) const CONNECTIONS: usize = 65_536;
-/// Calls under way at a time on one connection.
+/// Concurrent calls on one connection.
 const CALLS: u32 = 256;
-/// What large requests may take that are on their way, in bytes.
+/// Memory for the bodies of large requests that are arriving, in bytes.
 const ARRIVING: usize = 256 << 20;
 
 /// A controller that has recovered and listens.
@@ -84,19 +84,19 @@ pub struct Server {
     accounting: Accounting,
     threads: Vec<JoinHandle<()>>,
     tasks: JoinSet<()>,
-    /// Says why the controller cannot go on.
+    /// Receives the reason why the controller cannot go on.
     failure: mpsc::UnboundedReceiver<anyhow::Error>,
 }
 
-/// What there is before anything runs.
+/// The recovered state, before any thread runs.
 struct Recovered {
     journal: Journal,
     accounting: Accounting,
-    /// The state that accounting and snapshots go on from.
+    /// The state from which accounting and snapshots go on.
     base: Cluster,
-    /// From there to now.
+    /// The entries from `base` to `cluster`.
     entries: Vec<Arc<Entry>>,
-    /// Now.
+    /// The current state.
     cluster: Cluster,
     /// The last entry that accounting has.
     reached: u64,
@@ -107,12 +107,15 @@ struct Recovered {
 }
 
 impl Server {
-    /// Recovers what was, puts the configured policy in force, and listens. Where several controllers share a database, it
-    /// stands by until this one leads; `on_standby` is called when another one is seen to lead. `None` if it was told to end
-    /// while it stood by.
+    /// Recovers the state, puts the configured policy in force, and listens.
+    ///
+    /// Where several controllers share a database, the controller stands by until it leads; `on_standby` is
+    /// called when another controller is seen to lead. `None` if the controller was stopped while it stood
+    /// by.
     ///
     /// # Errors
-    /// A configuration that cannot be honoured, a state that cannot be read or is in use, an address that is.
+    /// Fails if the configuration cannot be honoured, if the state cannot be read or is in use, or if an
+    /// address is in use.
     pub async fn start(
         config: Config,
         config_file: ConfigFile,
@@ -140,7 +143,7 @@ impl Server {
         Self::begin(recovered, listener, local, config_file, keyring).await.map(Some)
     }
 
-    /// Starts everything on what was recovered.
+    /// Starts all threads and services on the recovered state.
     async fn begin(
         recovered: Recovered,
         listener: TcpListener,
@@ -185,25 +188,25 @@ impl Server {
         Ok(Self { address, stop, inbox, reload, journal, accounting, threads, tasks, failure })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the controller listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What stops it.
+    /// Returns the handle that stops the controller.
     pub fn stop(&self) -> Stop {
         self.stop.clone()
     }
 
-    /// What puts the configuration file in force again.
+    /// Returns the handle that puts the configuration file in force again.
     pub fn reload(&self) -> Reload {
         self.reload.clone()
     }
 
-    /// Serves until it is stopped, and ends in good order.
+    /// Serves until the controller is stopped, and ends in good order.
     ///
     /// # Errors
-    /// Why it cannot go on: nothing has left it since that was not durable.
+    /// Names the reason why the controller cannot go on; nothing that is not durable has left it since.
     pub async fn run(mut self) -> anyhow::Result<()> {
         tokio::select! {
             () = self.stop.wished() => {}
@@ -238,15 +241,15 @@ impl Server {
     }
 }
 
-/// `--new-history`; see [`history::renew`](crate::history).
+/// Carries out `--new-history`; see [`history::renew`](crate::history).
 ///
 /// # Errors
-/// Why nothing was changed.
+/// Names the reason why nothing was changed.
 pub async fn new_history(local: &Local, adopted: Option<HistoryId>) -> anyhow::Result<String> {
     history::renew(&state_place(local)?, adopted).await
 }
 
-/// Listens where a key of `[controller]` says.
+/// Listens on the address that a key of `[controller]` gives.
 async fn bind(key: &str, listen: &HostPort) -> anyhow::Result<TcpListener> {
     bind_for(&format!("[controller] {key}"), listen).await
 }
@@ -256,7 +259,7 @@ async fn bind_for(key: &str, listen: &HostPort) -> anyhow::Result<TcpListener> {
     bound.with_context(|| format!("{key}: cannot listen on {listen}"))
 }
 
-/// What carries the services, with all of Spur's settings.
+/// Returns a gRPC server with Spur's settings, without services.
 pub(crate) fn transport() -> tonic::transport::Server<Stack<Arrival, Identity>> {
     tonic::transport::Server::builder()
         .initial_stream_window_size(STREAM_WINDOW)
@@ -277,7 +280,7 @@ pub(crate) fn controller_service(desk: Desk) -> Leased<Counted<ControllerServer<
     Leased { inner: Counted { inner, statistics }, journal }
 }
 
-/// The cluster's keys, if it uses any.
+/// Returns the cluster's keys; `None` without authentication.
 fn keyring_of(local: &Local, cluster: &str) -> anyhow::Result<Option<Keyring>> {
     let listen = &local.controller.listen_addr;
     match local.auth.method {
@@ -290,7 +293,7 @@ fn keyring_of(local: &Local, cluster: &str) -> anyhow::Result<Option<Keyring>> {
     }
 }
 
-/// Where the journal is; the directory of a file exists.
+/// Returns the journal's place, and creates the directory of a journal's file.
 fn state_place(local: &Local) -> anyhow::Result<Place> {
     if let Some(path) = local.controller.state.file() {
         make_directory(path)?;
@@ -299,24 +302,24 @@ fn state_place(local: &Local) -> anyhow::Result<Place> {
     Ok(Place::of(&local.controller.state, &addresses.join(","))?)
 }
 
-/// Makes the directory of the journal's file.
+/// Creates the directory of the journal's file.
 fn make_directory(path: &Path) -> anyhow::Result<()> {
     let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) else {
         return Ok(());
     };
-    // What users have asked for is in there.
+    // Only its owner may enter: the journal holds what users have submitted.
     let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
     made.with_context(|| format!("[controller] state: cannot create {}", directory.display()))
 }
 
-/// Another handle of the same listening socket.
+/// Returns another handle of the same listening socket.
 pub(crate) fn cloned(listener: &TcpListener) -> anyhow::Result<TcpListener> {
     let cloned =
         rustix::io::fcntl_dupfd_cloexec(listener, 0).context("the listening socket cannot be shared")?;
     Ok(TcpListener::from_std(std::net::TcpListener::from(cloned))?)
 }
 
-/// Reads what there is on the disk, and puts the configured policy in force, durably.
+/// Recovers the state from a file and puts the configured policy in force, durably.
 async fn recover(place: &Place, policy: Policy) -> anyhow::Result<Recovered> {
     let begun = Instant::now();
     let (journal, recovered) = Journal::open(place).await?;
@@ -327,8 +330,10 @@ async fn recover(place: &Place, policy: Policy) -> anyhow::Result<Recovered> {
     reign(taken, Some(policy), begun).await
 }
 
-/// Stands by until this controller leads, and begins its reign. The policy of the journal stays in force, which the file's
-/// is only in a new one. `None` if it was told to end.
+/// Stands by until this controller leads, and begins its reign.
+///
+/// The policy in the journal stays in force; only a new journal takes the file's. `None` if the controller
+/// was stopped.
 async fn lead(
     place: &Place,
     policy: Policy,
@@ -393,7 +398,7 @@ async fn reign(taken: Taken, policy: Option<Policy>, begun: Instant) -> anyhow::
     Ok(Recovered { journal, accounting, base, entries, cluster, reached, snapshot, warm })
 }
 
-/// What runs.
+/// The threads and tasks that run.
 struct Machine {
     threads: Vec<JoinHandle<()>>,
     tasks: JoinSet<()>,
@@ -439,7 +444,7 @@ impl Machine {
             snapshot_refused: Default::default(),
             statistics: statistics.clone(),
         };
-        // The queue is new and its other end is here: it takes them.
+        // The queue is new and its receiver exists, so sending succeeds.
         let _ = to_archive.send(entries.into());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         self.thread("archive", move || {
@@ -515,7 +520,7 @@ impl Machine {
             let ended = catch_unwind(AssertUnwindSafe(work));
             let ended = ended.unwrap_or_else(|_| fault::end(&format!("the {name} thread has panicked")));
             if let Err(error) = ended {
-                // Nobody listens only when the process ends for another reason.
+                // The receiver is gone only when the process ends for another reason.
                 let _ = failed.send(error);
             }
         });
@@ -523,18 +528,18 @@ impl Machine {
         Ok(())
     }
 
-    /// Serves who comes in until the controller is stopped.
+    /// Serves incoming connections until the controller is stopped.
     fn serve(&mut self, router: Router<Stack<Arrival, Identity>>, incoming: Incoming, stop: &Stop) {
         let (wish, failed) = (stop.clone(), self.failed.clone());
         self.tasks.spawn(async move {
             if let Err(error) = router.serve_with_incoming_shutdown(incoming, wish.wished()).await {
-                // Nobody listens only when the process ends for another reason.
+                // The receiver is gone only when the process ends for another reason.
                 let _ = failed.send(anyhow::Error::new(error).context("the service has failed"));
             }
         });
     }
 
-    /// Opens the doors.
+    /// Starts the services for commands and nodes, and the socket for tokens.
     fn listen(
         &mut self,
         desk: Desk,

@@ -1,4 +1,4 @@
-//! A controller that does not lead: follows the journal, tells whoever asks where the leader is, and takes over.
+//! A standby controller: follows the journal, redirects clients to the leader, and takes over.
 //!
 //! A takeover reads no file: the policy of the journal stays in force. A configuration that differs from that policy is
 //! told in the log, to whoever pings, and in the row that the standby keeps in the database. While the database is away,
@@ -48,9 +48,9 @@ use crate::store::accounting::Accounting;
 use crate::store::{Database, Follower, Journal, Place, StoreError, Turn};
 use crate::warm::Warm;
 
-/// How often a standby notes in the database how far it has come.
+/// Interval at which a standby records its progress in the database.
 const REPORT: Duration = Duration::from_secs(1);
-/// How often it looks for a newer snapshot, from which on it keeps entries.
+/// Interval at which a standby looks for a newer snapshot, before which it need not keep entries.
 const LOOK_FOR_SNAPSHOT: Duration = Duration::from_secs(10);
 
 /// The host of a standby, as its configuration and its keys have it.
@@ -78,7 +78,7 @@ impl Differs {
 /// What a standby knows of the journal.
 pub(crate) struct Standby {
     follower: Follower,
-    /// Where this controller is reached, which is its name in the database.
+    /// The address of this controller, which is its name in the database.
     name: String,
     history: History,
     names: Names,
@@ -94,20 +94,21 @@ pub(crate) struct Standby {
     reported: Option<Instant>,
 }
 
-/// What a leader begins with.
+/// The state with which a leader begins.
 pub(crate) struct Taken {
     pub(crate) journal: Journal,
     pub(crate) accounting: Accounting,
     pub(crate) history: History,
     pub(crate) snapshot: u64,
-    /// What the cluster's own clock shows, in milliseconds; `None` if no leader has said.
+    /// The reading of the cluster's own clock, in milliseconds; `None` if no leader has recorded it.
     pub(crate) own_ms: Option<i64>,
     /// What a standby has kept ready; `None` for a controller that leads at once.
     pub(crate) warm: Option<Warm>,
 }
 
-/// Follows the journal until this controller leads; `None` if it was told to stop. `tell` is called once somebody else is
-/// seen to lead. `address` is where this controller is reached.
+/// Follows the journal until this controller leads; `None` if it was stopped.
+///
+/// `tell` is called once another controller is seen to lead. `address` is the address of this controller.
 pub(crate) async fn follow(
     database: &Database,
     address: &str,
@@ -201,7 +202,7 @@ impl Standby {
                 Err(error @ (StoreError::Damaged { .. } | StoreError::Compacted { .. })) => {
                     return Err(error.into());
                 }
-                // The next turn asks again.
+                // The next turn reads again.
                 Err(error) => {
                     tracing::debug!(%error, "the journal cannot be read now");
                     break;
@@ -221,7 +222,7 @@ impl Standby {
         Ok(())
     }
 
-    /// Compares the configuration of this host with the policy in force, and says in the log in what they differ.
+    /// Compares this host's configuration with the policy in force, and logs new differences.
     fn compare(&mut self) {
         self.compared = self.config_file.modified();
         let differs = match self.config_file.read() {
@@ -242,7 +243,7 @@ impl Standby {
         }
     }
 
-    /// Keeps no entries that the newest snapshot covers.
+    /// Drops the entries that the newest snapshot covers.
     async fn forget_before_snapshot(&mut self) {
         match self.follower.snapshot().await {
             Ok(snapshot) if snapshot > self.snapshot && snapshot <= self.history.cluster.seq() => {
@@ -259,7 +260,7 @@ impl Standby {
         }
     }
 
-    /// Leads: reads what the leader before has written last.
+    /// Takes the lead, and reads the entries that the previous leader wrote last.
     async fn lead(mut self) -> anyhow::Result<Taken> {
         let own_ms = self.follower.own_ms();
         let (journal, recovered) = self.follower.lead(&self.name).await?;
@@ -274,7 +275,7 @@ impl Standby {
     }
 }
 
-/// What `scontrol reconfigure` would change.
+/// Returns the changes that `scontrol reconfigure` would make, one sentence each.
 pub(crate) fn differences(cluster: &Cluster, policy: Policy) -> String {
     if cluster.seq() == 0 {
         return String::new();
@@ -293,8 +294,8 @@ pub(crate) fn differences(cluster: &Cluster, policy: Policy) -> String {
     }
 }
 
-/// The address of the configuration at which this controller is reached: of several, the one that is this host's with the
-/// port that is listened on.
+/// Returns the configured address of this controller: the one that belongs to this host and has the listening
+/// port.
 pub(crate) async fn own_address(local: &Local) -> HostPort {
     let (listen, addresses) = (&local.controller.listen_addr, &local.controller.addresses);
     if addresses.contains(listen) {
@@ -332,7 +333,7 @@ impl Doors {
             .add_service(Redirect::<AgentsServer<Attendance>>::with(journal.clone()));
         let stopped = stop.clone();
         tasks.spawn(async move {
-            // Without a service nobody is redirected; the lease is what counts.
+            // Without this service nobody is redirected, but the lease still works.
             if let Err(error) = router.serve_with_incoming_shutdown(incoming, stopped.wished()).await {
                 tracing::error!(%error, "whoever asks this standby is not answered");
             }
@@ -423,7 +424,7 @@ impl<T> Service<http::Request<Body>> for Redirect<T> {
     }
 }
 
-/// What the system tells a standby.
+/// The signals that a standby obeys.
 struct Signals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
@@ -437,7 +438,7 @@ impl Signals {
         Ok(Signals { terminate, interrupt, hang_up: listen(SignalKind::hangup())? })
     }
 
-    /// Whether the next signal says that the process should end; otherwise the configuration is to be read again.
+    /// Waits for a signal; true if the process is to end, false if the configuration is to be read again.
     async fn next(&mut self) -> bool {
         tokio::select! {
             _ = self.terminate.recv() => true,

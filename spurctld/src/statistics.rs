@@ -1,5 +1,6 @@
-//! What the controller has done since its figures were last reset, for `sdiag`: requests by type and by user, jobs, and
-//! cycles of the planner. Keeping them costs a lock that nobody holds for longer than a few additions.
+//! Figures for `sdiag` since their last reset: requests by type and by user, jobs, and cycles of the planner.
+//!
+//! Updating them takes a lock that is held for a few additions only.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -22,7 +23,7 @@ use crate::effort::Effort;
 use crate::metrics::{Meters, PassKind};
 use crate::rpc::access::Identified;
 
-/// Slurm's numbers of the messages that requests are, by their names here; the others have none.
+/// Slurm's message names and numbers for the RPCs of this controller. Other RPCs have a name only.
 const MESSAGES: [(&str, &str, u32); 42] = [
     ("Ping", "REQUEST_PING", 1008),
     ("Submit", "REQUEST_SUBMIT_BATCH_JOB", 4003),
@@ -60,7 +61,7 @@ const MESSAGES: [(&str, &str, u32); 42] = [
     ("Shutdown", "REQUEST_SHUTDOWN", 1005),
     ("GetStatistics", "REQUEST_STATS_INFO", 2035),
     ("ListUsage", "REQUEST_JOB_STEP_STAT", 5021),
-    // Slurm asks its database daemon for these.
+    // Slurm sends these to its database daemon.
     ("ChangeAccounts", "DBD_MODIFY_ASSOCS", 1429),
     ("ListAccounts", "DBD_GET_ASSOCS", 1410),
     ("ListNodeEvents", "DBD_GET_EVENTS", 1470),
@@ -75,9 +76,9 @@ pub(crate) struct Statistics {
     figures: Arc<Mutex<Figures>>,
     /// The largest pieces of work.
     pub(crate) effort: Effort,
-    /// What grows from the controller's start on, for Prometheus.
+    /// Counters since the controller's start, for Prometheus.
     pub(crate) meters: Meters,
-    /// Whether a deep pass is under way.
+    /// True while a deep pass is under way.
     backfills: Arc<AtomicBool>,
     /// The entry up to which accounting has everything.
     accounted: Arc<AtomicU64>,
@@ -118,7 +119,7 @@ impl Count {
     }
 }
 
-/// Cycles of one kind.
+/// Figures of one kind of cycle.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cycles {
     count: u64,
@@ -137,13 +138,13 @@ struct Cycles {
 /// One cycle of the planner.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cycle {
-    /// What it took.
+    /// Duration of the cycle.
     pub(crate) took: Duration,
-    /// What it did.
+    /// The pass's report.
     pub(crate) report: Report,
-    /// Jobs that waited.
+    /// Number of pending jobs.
     pub(crate) queue: usize,
-    /// When it ended.
+    /// Time at which the cycle ended.
     pub(crate) at: Time,
 }
 
@@ -182,7 +183,7 @@ fn microseconds(duration: Duration) -> u64 {
 }
 
 impl Statistics {
-    /// Figures that begin now.
+    /// Returns figures that begin at `now`.
     pub(crate) fn new(now: Time) -> Self {
         let figures = Arc::new(Mutex::new(Figures { since: now, ..Figures::default() }));
         Self { figures, ..Self::default() }
@@ -192,7 +193,7 @@ impl Statistics {
         self.figures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts what committed entries, which `cluster` has already, tell of jobs.
+    /// Counts the changes of jobs in committed entries; `cluster` already has them applied.
     pub(crate) fn note(&self, cluster: &Cluster, entries: &[Arc<Entry>]) {
         self.meters.note(cluster, entries);
         let mut figures = self.lock();
@@ -201,34 +202,34 @@ impl Statistics {
         }
     }
 
-    /// A quick pass.
+    /// Records a quick pass.
     pub(crate) fn quick(&self, cycle: Cycle) {
         self.meters.pass(PassKind::Quick, cycle.took, &cycle.report);
         self.lock().main.add(cycle);
     }
 
-    /// A deep pass begins or goes on.
+    /// Records that a deep pass has begun or goes on.
     pub(crate) fn backfills(&self) {
         self.backfills.store(true, Ordering::Relaxed);
     }
 
-    /// The deep pass under way was given up.
+    /// Records that the deep pass under way was abandoned.
     pub(crate) fn abandon(&self) {
         self.backfills.store(false, Ordering::Relaxed);
         self.lock().backfill.abandoned += 1;
     }
 
-    /// Accounting has everything up to this entry.
+    /// Records that accounting has everything up to the entry `seq`.
     pub(crate) fn accounted(&self, seq: u64) {
         self.accounted.fetch_max(seq, Ordering::Relaxed);
     }
 
-    /// Entries up to `seq` that accounting does not have.
+    /// Returns the number of entries up to `seq` that accounting lacks.
     pub(crate) fn unaccounted(&self, seq: u64) -> u64 {
         seq.saturating_sub(self.accounted.load(Ordering::Relaxed))
     }
 
-    /// A slice of a deep pass that starts so many jobs and components of het jobs.
+    /// Records the starts of a slice of a deep pass: so many jobs and components of het jobs.
     pub(crate) fn backfilled(&self, jobs: usize, components: usize) {
         let mut figures = self.lock();
         figures.backfilled_ever += jobs as u64;
@@ -236,7 +237,7 @@ impl Statistics {
         figures.backfilled_het += components as u64;
     }
 
-    /// A deep pass.
+    /// Records a finished deep pass.
     pub(crate) fn deep(&self, cycle: Cycle) {
         self.backfills.store(false, Ordering::Relaxed);
         self.meters.pass(PassKind::Deep, cycle.took, &cycle.report);
@@ -255,7 +256,8 @@ impl Statistics {
         }
     }
 
-    /// The figures so far; with `reset` they begin anew at `now`, but for what is counted since the controller began.
+    /// Returns the figures; with `reset` they begin again at `now`, except for totals since the controller's
+    /// start.
     pub(crate) fn figures(&self, reset: bool, now: Time) -> v1::GetStatisticsResponse {
         let figures = {
             let mut held = self.lock();
@@ -300,7 +302,7 @@ impl Jobs {
             Event::JobEnded { outcome, .. } => match outcome.state {
                 EndState::Cancelled => self.cancelled += 1,
                 EndState::NodeFail => self.failed += 1,
-                // As with Slurm: what ran to an end of its own, whichever.
+                // As with Slurm, every end of its own counts as completed.
                 EndState::Completed
                 | EndState::Failed
                 | EndState::Timeout
@@ -313,7 +315,7 @@ impl Jobs {
     }
 }
 
-/// Slurm's messages; requests that are one to Slurm are added up.
+/// Adds up the requests by Slurm's message; several RPCs may be one message to Slurm.
 fn by_type(counts: &BTreeMap<String, Count>) -> Vec<v1::RequestCount> {
     let mut named: BTreeMap<(String, u32), Count> = BTreeMap::new();
     for (method, count) in counts {
@@ -326,7 +328,7 @@ fn by_type(counts: &BTreeMap<String, Count>) -> Vec<v1::RequestCount> {
     named.iter().map(|((name, id), count)| shown(name, *id, *count)).collect()
 }
 
-/// A request that Slurm has not, in its manner: `ExplainJob` is REQUEST_EXPLAIN_JOB.
+/// Names an RPC that Slurm lacks in Slurm's manner: `ExplainJob` is REQUEST_EXPLAIN_JOB.
 fn request_name(method: &str) -> String {
     let mut name = "REQUEST".to_owned();
     for letter in method.chars() {
@@ -342,13 +344,13 @@ fn shown(name: &str, id: u32, count: Count) -> v1::RequestCount {
     v1::RequestCount { name: name.to_owned(), id, count: count.count, sum: microseconds(count.sum) }
 }
 
-/// How many threads this process has.
+/// Returns the number of threads of this process.
 fn threads() -> u32 {
     let tasks = std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
     u32::try_from(tasks).unwrap_or(u32::MAX)
 }
 
-/// What 1000 looks at the clock take.
+/// Returns the time that 1000 readings of the clock take, in microseconds.
 fn clock_cost() -> u64 {
     let begun = Instant::now();
     for _ in 0..1000 {
@@ -357,7 +359,7 @@ fn clock_cost() -> u64 {
     microseconds(begun.elapsed())
 }
 
-/// A service whose requests are counted, behind the gate that says who asks.
+/// A service whose requests are counted, behind the gate that authenticates the caller.
 #[derive(Clone)]
 pub(crate) struct Counted<S> {
     pub(crate) inner: S,
@@ -392,7 +394,8 @@ where
         let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = answer.await;
-            // What the service does not have is whatever a client made up, and as many names as it likes.
+            // An unknown method's name is a client's invention; counting such names would grow the table
+            // without limit.
             if answer.as_ref().is_ok_and(is_known) {
                 let method = uri.path().rsplit('/').next().unwrap_or_default();
                 statistics.request(method, owner, begun.elapsed());
@@ -402,7 +405,7 @@ where
     }
 }
 
-/// Whether it is of a method that the service has.
+/// True if the service has the method that the answer is of.
 fn is_known(answer: &http::Response<Body>) -> bool {
     Status::from_header_map(answer.headers()).is_none_or(|status| status.code() != Code::Unimplemented)
 }

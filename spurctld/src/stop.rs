@@ -1,11 +1,11 @@
-//! The wish that the controller stop, told to all that would otherwise go on for ever.
+//! The signal that the controller is to stop, for all threads and tasks that otherwise run for ever.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::watch;
 
-/// Whether the controller is to stop. Clones share it.
+/// The signal to stop. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Stop {
     wish: Arc<watch::Sender<bool>>,
@@ -19,25 +19,25 @@ impl Default for Stop {
 }
 
 impl Stop {
-    /// Wishes it.
+    /// Orders the controller to stop.
     pub fn wish(&self) {
         self.wish.send_replace(true);
     }
 
-    /// Wishes it because another controller is to take over.
+    /// Orders the controller to stop because another controller is to take over.
     pub fn hand_over(&self) {
         self.hands_over.store(true, Ordering::Relaxed);
         self.wish();
     }
 
-    /// Whether another controller is to take over.
+    /// True if another controller is to take over.
     pub fn hands_over(&self) -> bool {
         self.hands_over.load(Ordering::Relaxed)
     }
 
-    /// Waits until somebody does.
+    /// Waits for the order to stop.
     pub async fn wished(&self) {
-        // The sender is part of this very value, so the wait ends only with the wish.
+        // The sender lives as long as this value, so the wait ends only with the order.
         let _ = self.wish.subscribe().wait_for(|wished| *wished).await;
     }
 }

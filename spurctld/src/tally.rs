@@ -1,8 +1,8 @@
-//! Counts of jobs that the replica keeps with every entry, so that metrics need no walk over the jobs: by state, user,
-//! account and partition, and of waiting jobs by partition, QOS and reason.
+//! Counts of jobs that the replica updates with every entry, so that metrics need no walk over all jobs.
 //!
-//! A job counts once for each task that it stands for. It counts in the partition that it runs in; while it waits, in
-//! the first one that it asks for.
+//! The counts are by state, user, account and partition, and for pending jobs by partition, QOS and reason. A
+//! job counts once for each array task that its record stands for. A job counts in the partition in which it
+//! runs; a pending job, in the first partition that it asks for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use spur_core::model::phase::{EndState, Phase, Then};
 use spur_core::model::reason::Reason;
 use spur_core::text::time::Time;
 
-/// The states of jobs that Slurm's metrics count. A job may be in several: one that is being cleared away is in
-/// `completing`, `finished`, and the state that it ended in.
+/// The states that Slurm's metrics count. A job may count in several: a completing job counts in
+/// `completing`, `finished`, and its final state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum State {
@@ -40,7 +40,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// All states, with the names that Slurm's metrics have for them.
+    /// All states, with their names in Slurm's metrics.
     pub(crate) const ALL: [(Self, &'static str); 18] = [
         (Self::Cancelled, "cancelled"),
         (Self::Completed, "completed"),
@@ -124,23 +124,23 @@ impl States {
 /// Sums over some jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Jobs that are not over.
+    /// Number of jobs that are not over.
     pub(crate) jobs: u64,
     by_state: [u64; State::ALL.len()],
-    /// CPUs that running and suspended jobs were given.
+    /// CPUs allocated to running and suspended jobs.
     pub(crate) cpus: u64,
-    /// GPUs that running and suspended jobs were given.
+    /// GPUs allocated to running and suspended jobs.
     pub(crate) gpus: u64,
-    /// Memory that running and suspended jobs were given, MiB.
+    /// Memory allocated to running and suspended jobs, in MiB.
     pub(crate) memory_mb: u64,
-    /// Nodes that running and suspended jobs were given; a node that jobs share counts once for each.
+    /// Nodes allocated to running and suspended jobs; a shared node counts once for each job.
     pub(crate) nodes: u64,
-    /// Records, whatever their state.
+    /// Number of job records in any state.
     records: u64,
 }
 
 impl Counts {
-    /// Jobs in a state.
+    /// Returns the number of jobs in a state.
     pub(crate) fn of(&self, state: State) -> u64 {
         self.by_state[state as usize]
     }
@@ -162,7 +162,7 @@ impl Counts {
     }
 }
 
-/// What a running or suspended job was given.
+/// The resources allocated to a running or suspended job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Held {
     cpus: u64,
@@ -194,7 +194,7 @@ impl Held {
     }
 }
 
-/// What was counted of a job.
+/// The values under which a job was counted.
 #[derive(Clone, Debug)]
 struct Known {
     spec: Arc<JobSpec>,
@@ -202,11 +202,11 @@ struct Known {
     tasks: u32,
     states: States,
     held: Held,
-    /// Why it waits, as far as the job itself says; `None` where the planner says it.
+    /// The reason that follows from the job itself; `None` if the planner gives the reason.
     own_reason: Option<Reason>,
-    /// The reason under which it was counted.
+    /// The reason under which the job was counted.
     reason: Reason,
-    /// When its begin time lets it start, if that lay ahead.
+    /// The job's begin time, if that was in the future.
     begins: Option<Time>,
 }
 
@@ -241,7 +241,7 @@ impl Known {
     }
 }
 
-/// Why a job waits, where the planner has no say in it; the same order in which `squeue` looks.
+/// Returns the reason of a pending job that needs no planner, tested in the same order as for `squeue`.
 fn own_reason(job: &Job, begins: Option<Time>) -> Option<Reason> {
     let Phase::Pending(pending) = &job.phase else { return Some(Reason::None) };
     if let Some(hold) = pending.hold {
@@ -254,23 +254,23 @@ fn own_reason(job: &Job, begins: Option<Time>) -> Option<Reason> {
     begin.or_else(|| job.nomination().map(|_| Reason::Preempting))
 }
 
-/// Waiting jobs by something that they share.
+/// A group of pending jobs with the same partition, QOS and reason.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Queue {
     pub(crate) partition: Arc<str>,
-    /// Empty where the job has none.
+    /// Name of the QOS; empty for a job without one.
     pub(crate) qos: Arc<str>,
     pub(crate) reason: Reason,
 }
 
-/// The numbers of nodes that waiting jobs of one partition ask for, each with how many jobs ask for it.
+/// Numbers of nodes that the pending jobs of one partition ask for, each with its number of jobs.
 #[derive(Clone, Debug, Default)]
 struct Wishes {
     least: BTreeMap<u32, u64>,
     most: BTreeMap<u32, u64>,
 }
 
-/// The largest numbers of nodes that a waiting job asks for: as its minimum, and as its maximum.
+/// The largest numbers of nodes that pending jobs ask for, as minimum and as maximum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LargestWish {
     pub(crate) least: u32,
@@ -291,7 +291,7 @@ impl Wishes {
     }
 }
 
-/// Counts so many of something in or out.
+/// Adds `by` to the count of `key` if `present`, and otherwise subtracts it; a count of zero is removed.
 fn count_in<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K, by: u64, present: bool) {
     let known = counts.entry(key);
     match (known, present) {
@@ -306,28 +306,28 @@ fn count_in<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K, by: u64, present: boo
     }
 }
 
-/// Sums by a name.
+/// Sums by name.
 pub(crate) type ByName = BTreeMap<Arc<str>, Counts>;
 
-/// The counts. See the module.
+/// The counts, see the [module](self).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     jobs: BTreeMap<JobId, Known>,
-    /// What the last plan said of the jobs that it looked at.
+    /// Reasons that the last plan gave for the jobs that it considered.
     planned: BTreeMap<JobId, Reason>,
-    /// Jobs whose begin time lay ahead when they were counted.
+    /// Jobs whose begin time was in the future when they were counted.
     begins: BTreeSet<(Time, JobId)>,
     total: Counts,
     users: ByName,
     accounts: ByName,
     partitions: ByName,
     queue: BTreeMap<Queue, u64>,
-    /// By partition: of all waiting jobs, and of those that nobody holds back.
+    /// By partition: requests of all pending jobs, and of those that are not held.
     wishes: BTreeMap<Arc<str>, [Wishes; 2]>,
 }
 
 impl Tally {
-    /// Counts these jobs anew, as they are in `cluster` at `now`.
+    /// Counts these jobs again, in their state in `cluster` at `now`.
     pub(crate) fn update(&mut self, cluster: &Cluster, jobs: impl IntoIterator<Item = JobId>, now: Time) {
         for id in jobs {
             if let Some(known) = self.jobs.remove(&id) {
@@ -341,7 +341,7 @@ impl Tally {
         }
     }
 
-    /// Counts the jobs anew whose begin time has come.
+    /// Counts the jobs again whose begin time has come.
     pub(crate) fn advance(&mut self, cluster: &Cluster, now: Time) {
         let later = self.begins.split_off(&(Time(now.0.saturating_add(1)), JobId(0)));
         let come: Vec<JobId> = self.begins.iter().map(|(_, id)| *id).collect();
@@ -349,7 +349,7 @@ impl Tally {
         self.update(cluster, come, now);
     }
 
-    /// Takes over what a new plan says of some jobs; `None` where it says nothing of one any more.
+    /// Takes over changed reasons of a new plan; `None` for a job that the plan did not consider.
     pub(crate) fn explain(&mut self, changes: &[(JobId, Option<Reason>)]) {
         for (id, reason) in changes {
             match reason {
@@ -393,7 +393,7 @@ impl Tally {
         }
     }
 
-    /// The sums alone, for reading.
+    /// Returns a copy with the sums only, for reading.
     pub(crate) fn without_jobs(&self) -> Self {
         Self {
             total: self.total,
@@ -406,38 +406,39 @@ impl Tally {
         }
     }
 
-    /// All jobs.
+    /// Returns the sums over all jobs.
     pub(crate) fn total(&self) -> &Counts {
         &self.total
     }
 
-    /// Jobs by user.
+    /// Returns the sums by user.
     pub(crate) fn users(&self) -> &ByName {
         &self.users
     }
 
-    /// Jobs by account; those without one are left out.
+    /// Returns the sums by account; jobs without an account are left out.
     pub(crate) fn accounts(&self) -> &ByName {
         &self.accounts
     }
 
-    /// Jobs of a partition.
+    /// Returns the sums over the jobs of a partition.
     pub(crate) fn partition(&self, name: &str) -> Counts {
         self.partitions.get(name).copied().unwrap_or_default()
     }
 
-    /// Waiting jobs by partition, QOS and reason.
+    /// Returns the numbers of pending jobs by partition, QOS and reason.
     pub(crate) fn queue(&self) -> &BTreeMap<Queue, u64> {
         &self.queue
     }
 
-    /// Waiting jobs of a partition for a reason.
+    /// Returns the number of pending jobs of a partition that wait for `reason`.
     pub(crate) fn waiting_for(&self, partition: &str, reason: Reason) -> u64 {
         let meant = |queue: &Queue| &*queue.partition == partition && queue.reason == reason;
         self.queue.iter().filter(|(queue, _)| meant(queue)).map(|(_, count)| count).sum()
     }
 
-    /// The largest requests for nodes in a partition: of all waiting jobs, and of those that nobody holds back.
+    /// Returns the largest requests for nodes in a partition: of all pending jobs, and of those that are not
+    /// held.
     pub(crate) fn largest_wishes(&self, partition: &str) -> [LargestWish; 2] {
         let wishes = self.wishes.get(partition);
         wishes.map_or_else(Default::default, |wishes| [wishes[0].largest(), wishes[1].largest()])
@@ -449,7 +450,7 @@ fn queue_of(known: &Known) -> Queue {
     Queue { partition: Arc::clone(&known.partition), qos, reason: known.reason }
 }
 
-/// Counts a job in or out under a name; a name without jobs goes.
+/// Adds a job to the sums of a name, or removes the job from them; a name without jobs is removed.
 fn count_named(sums: &mut ByName, name: &Arc<str>, known: &Known, present: bool) {
     let counts = match sums.get_mut(name) {
         Some(counts) => counts,
@@ -469,7 +470,7 @@ mod tests {
 
     use super::*;
 
-    /// Sums that do not depend on the order of changes.
+    /// Renders the sums, whose order does not depend on the order of changes.
     fn sums(tally: &Tally) -> String {
         let Tally { total, users, accounts, partitions, queue, begins, .. } = tally;
         let waiting = |name: &Arc<str>| tally.largest_wishes(name);
@@ -477,7 +478,7 @@ mod tests {
         format!("{total:?}\n{users:?}\n{accounts:?}\n{partitions:?}\n{queue:?}\n{begins:?}\n{wishes:?}")
     }
 
-    /// What a plan may say after another one: of all waiting jobs but the first, and nothing of the others.
+    /// Returns a possible plan: a reason for all pending jobs but the first, and none for all others.
     fn plan(cluster: &Cluster, reason: Reason) -> Vec<(JobId, Option<Reason>)> {
         let last = cluster.next_job().0;
         let waiting: Vec<JobId> = cluster.jobs().pending().map(|job| job.id).skip(1).collect();
@@ -485,7 +486,7 @@ mod tests {
         (1..last).map(|number| of(JobId(number))).collect()
     }
 
-    /// Every journal that there is, entry by entry: the counts that were kept are those that a look at all jobs gives.
+    /// For every recorded journal, entry by entry: the updated counts equal those of a walk over all jobs.
     #[test]
     fn counts_that_are_kept_are_those_of_a_walk() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/journal");

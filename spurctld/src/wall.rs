@@ -1,4 +1,4 @@
-//! Looks at the clock on the wall: who sets it changes what people mean by a time, and when usage is reset.
+//! Watches the wall's clock: setting it changes the times that users wrote and the next reset of usage.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::inbox::Inbox;
 use crate::replica::Replica;
 use crate::reset;
 
-/// How often it is looked at.
+/// Interval between two readings of the wall's clock.
 const LOOK: Duration = Duration::from_secs(1);
-/// From which difference on it is said, seconds.
+/// Difference between the clocks from which on the log mentions it, in seconds.
 const WORTH_SAYING: u64 = 60;
 
-/// Tells the owner when it was set, until the owner is gone.
+/// Reports steps of the wall's clock and due resets to the owner, until the owner ends.
 pub(crate) async fn run(replica: Replica, inbox: Inbox) {
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -29,7 +29,7 @@ pub(crate) async fn run(replica: Replica, inbox: Inbox) {
             return;
         }
         let corrected = replica.read().clock().corrected(&clock::shown());
-        // What was told a moment ago may not be there yet.
+        // The last report may not have been applied yet.
         if let Some(new) = corrected.filter(|new| told.as_ref() != Some(new)) {
             say(&new);
             if inbox.tell(Input::Clock(new.clone())).await.is_err() {
@@ -42,7 +42,7 @@ pub(crate) async fn run(replica: Replica, inbox: Inbox) {
     }
 }
 
-/// Says in the log how far the wall's clock is from the own one, if it is far.
+/// Logs the difference between the wall's clock and the cluster's own, if it is more than a minute.
 pub(crate) fn say(clock: &Clock) {
     let ahead = clock.ahead;
     if ahead.unsigned_abs() > WORTH_SAYING {

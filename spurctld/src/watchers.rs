@@ -1,4 +1,4 @@
-//! Those who wait for something to happen to a job.
+//! Clients that wait for changes of a job.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,20 +8,20 @@ use spur_core::id::JobId;
 use spur_core::model::job::Job;
 use tokio::sync::Notify;
 
-/// Who waits for which jobs. Clones share it.
+/// The waiting clients by job. Clones share them.
 #[derive(Clone, Default)]
 pub struct Watchers {
     jobs: Arc<Mutex<BTreeMap<JobId, Vec<Arc<Bell>>>>>,
 }
 
-/// Wakes one who watches some jobs, for as long as it lives.
+/// One client's watch on some jobs; dropping the value ends it.
 pub struct Watch {
     watchers: Watchers,
     jobs: Vec<JobId>,
     bell: Arc<Bell>,
 }
 
-/// Of which jobs one watcher has not heard yet.
+/// The watched jobs that have changed and whose watcher has not been woken for them yet.
 #[derive(Default)]
 struct Bell {
     rung: Notify,
@@ -40,7 +40,7 @@ impl Bell {
 }
 
 impl Watchers {
-    /// Watches these jobs from now on.
+    /// Begins to watch these jobs.
     pub fn watch(&self, jobs: Vec<JobId>) -> Watch {
         let bell = Arc::<Bell>::default();
         let mut table = self.table();
@@ -51,8 +51,8 @@ impl Watchers {
         Watch { watchers: self.clone(), jobs, bell }
     }
 
-    /// Wakes those whose jobs, or tasks of whose arrays, are named in committed entries, which `cluster` must have
-    /// already.
+    /// Wakes the watchers of the jobs, and of the arrays, that committed entries concern. `cluster` already
+    /// has the entries applied.
     pub(crate) fn tell(&self, cluster: &Cluster, entries: &[Arc<Entry>]) {
         let table = self.table();
         if table.is_empty() {
@@ -66,7 +66,7 @@ impl Watchers {
         }
     }
 
-    /// Wakes those who watch a job of which this is true.
+    /// Wakes the watchers of the jobs for which `changed` is true.
     pub(crate) fn tell_where(&self, mut changed: impl FnMut(JobId) -> bool) {
         for (job, watching) in self.table().iter() {
             if changed(*job) {
@@ -75,7 +75,7 @@ impl Watchers {
         }
     }
 
-    /// How many jobs are watched.
+    /// Returns the number of watched jobs.
     pub(crate) fn count(&self) -> usize {
         self.table().len()
     }
@@ -86,7 +86,7 @@ impl Watchers {
 }
 
 impl Watch {
-    /// Waits until something has happened to some of the jobs since the last time, and says to which.
+    /// Waits for changes since the last call, and returns the changed jobs.
     pub async fn changed(&self) -> BTreeSet<JobId> {
         loop {
             let changed = std::mem::take(&mut *self.bell.jobs());

@@ -1,8 +1,8 @@
-//! Whether this node is fit for work, as far as its spool is concerned.
+//! The condition of the node's spool: the reason, if any, why the node takes no work.
 //!
-//! Every refusal of the disk is noted where it is met. What is noted first stays the reason until it is over: until a
-//! trial shows that there is room again, or, where the disk may have lost what it had taken, until spurd is started
-//! again. While there is a reason the node launches nothing and says so to its controller.
+//! Every refusal of the disk is recorded. The first reason stays until a trial shows that the disk takes
+//! writes again. An I/O error stays until spurd is restarted, because the disk may have lost earlier writes.
+//! While there is a reason, the node launches nothing and reports the reason to its controller.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,35 +10,35 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// What is known of it.
+/// The reason why the spool cannot be used, if there is one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct State {
-    /// Why not, for people; empty if it is.
+    /// The reason, for users; empty if the spool is usable.
     fault: Arc<str>,
-    /// Whether a disk that takes a write again proves nothing.
+    /// True if the reason stays although the disk takes writes again.
     lasting: bool,
 }
 
-/// The fitness of the spool in a directory.
+/// The condition of the spool in a directory.
 #[derive(Debug)]
 pub(crate) struct Condition {
     root: PathBuf,
     state: watch::Sender<State>,
 }
 
-/// Who is told when it changes.
+/// Wakes one task when the condition changes.
 #[derive(Debug)]
 pub(crate) struct News(watch::Receiver<State>);
 
 impl News {
-    /// Waits for a change, for ever if there will be none.
+    /// Waits for a change; never returns if the condition is gone.
     pub(crate) async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Whether there was a change that nobody has waited for; there is none then any more.
+    /// Returns true if the condition has changed since the last call or wait.
     pub(crate) fn take(&mut self) -> bool {
         let changed = self.0.has_changed().unwrap_or(false);
         self.0.mark_unchanged();
@@ -51,7 +51,7 @@ impl Condition {
         Condition { root, state: watch::Sender::default() }
     }
 
-    /// What is wrong, for people; empty if nothing is.
+    /// Returns the reason why the spool cannot be used; empty if it can.
     pub(crate) fn fault(&self) -> Arc<str> {
         Arc::clone(&self.state.borrow().fault)
     }
@@ -60,7 +60,7 @@ impl Condition {
         News(self.state.subscribe())
     }
 
-    /// Notes what went wrong, unless something has already.
+    /// Records a reason, unless there is one already; a lasting reason replaces one that is not.
     pub(crate) fn note(&self, what: &str, lasting: bool) {
         let advice = if lasting { "; start spurd again when its disk is mended" } else { "" };
         let fault = format!("spool {}: {what}{advice}", self.root.display());
@@ -76,7 +76,7 @@ impl Condition {
         }
     }
 
-    /// Notes an error of the disk, and passes it on.
+    /// Records an error of the disk, and returns the result unchanged.
     pub(crate) fn noted<T>(&self, result: io::Result<T>) -> io::Result<T> {
         if let Err(error) = &result
             && error.kind() != io::ErrorKind::AlreadyExists
@@ -86,7 +86,7 @@ impl Condition {
         result
     }
 
-    /// The disk has taken a write.
+    /// Clears a reason that does not last, after the disk has taken a write.
     pub(crate) fn written(&self) {
         let mended = self.state.send_if_modified(|state| {
             let over = !state.fault.is_empty() && !state.lasting;
@@ -101,7 +101,7 @@ impl Condition {
     }
 }
 
-/// Whether an error says more than that the disk did not take this.
+/// True if the error may mean that earlier writes were lost.
 fn may_have_lost(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }

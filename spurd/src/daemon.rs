@@ -1,4 +1,4 @@
-//! spurd from its settings to its end: puts the parts together and waits for signals.
+//! The assembled node daemon: starts its parts, and handles signals.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,34 +33,36 @@ use crate::rpc::StepService;
 use crate::settings::{self, Settings};
 use crate::spool::Spool;
 
-/// What is said of a node without control groups, as [`Groups::describe`] says it of one that has them.
+/// Containment that a node without control groups reports, in the notation of [`Groups::describe`].
 const UNCONTAINED: &str = "kill:process-tree,memory:sampled";
-/// Connections at a time, if so many files may be open.
+/// Limit of concurrent connections, if so many files may be open.
 const CONNECTIONS: usize = 4096;
-/// Steps that may be followed at a time on one connection.
+/// Concurrent calls on one connection.
 const STEPS: u32 = 16;
-/// What large requests may take that are on their way, in bytes.
+/// Memory for the bodies of large requests that are arriving, in bytes.
 const ARRIVING: usize = 64 << 20;
 
-/// What a daemon that was told to stop leaves to be cleared up once nothing of it works any more.
+/// The parts of a stopped daemon that have to be removed once none of its tasks runs.
 pub struct Leftovers {
     spool: Arc<Spool>,
     groups: Option<Groups>,
 }
 
 impl Leftovers {
-    /// Removes the control groups that nothing runs in or is about to.
+    /// Removes the control groups without processes, except those of attempts that may be starting.
     pub fn clear_up(self) {
-        // What cannot be read is left to the next daemon.
+        // A spool that cannot be read is left to the next daemon.
         let Ok(spawned) = self.spool.spawned() else { return };
         self.groups.into_iter().for_each(|groups| groups.close(&spawned));
     }
 }
 
-/// Runs the daemon until it is told to stop. `ready` is called when everything is up; `log_file` is opened again at HUP.
+/// Runs the daemon until it is told to stop.
+///
+/// `ready` is called when all services are up; `log_file` is reopened at SIGHUP.
 ///
 /// # Errors
-/// Why it cannot start, for people.
+/// Names the reason why the daemon cannot start or go on, for users.
 pub async fn run(
     args: Args,
     settings: Settings,
@@ -109,7 +111,7 @@ pub async fn run(
     let tls = keyring.as_ref().map(|keys| tls::server(keys, Role::Node(settings.name.as_str().into())));
     let server = tokio::spawn(serve(Incoming::tcp(listener, tls, Limits::for_process(CONNECTIONS)), service));
     keyring.iter().cloned().for_each(|keyring| serve_tokens(&settings, keyring));
-    // A node that is not well is drained before jobs come.
+    // An unhealthy node is drained before jobs arrive.
     let asked = health::look_after(settings_seen.clone()).await;
     let registrar = Registrar {
         settings: settings_seen,
@@ -138,18 +140,18 @@ pub async fn run(
     Ok(Leftovers { spool, groups })
 }
 
-/// The socket at which the node's service is reached.
+/// Listens on the address of the node's service.
 async fn listen(settings: &Settings) -> anyhow::Result<TcpListener> {
     let listener = TcpListener::bind((settings.listen.host.as_str(), settings.listen.port)).await;
     listener.with_context(|| format!("cannot listen on {}", settings.listen))
 }
 
-/// Begins to hand out tokens to the users of this host.
+/// Starts handing out tokens to the users of this host.
 fn serve_tokens(settings: &Settings, keyring: Keyring) {
     tokio::spawn(hand_out_tokens(settings.identity_socket.clone(), keyring));
 }
 
-/// Has the spool tried now, before a controller hears of this node, and then as often as it hears.
+/// Tries the spool before a controller hears of this node, and then once per heartbeat interval.
 fn keep_watch(spool: &Arc<Spool>, settings: &Settings) {
     spool.try_out();
     let every = Duration::from_secs(settings.agent.heartbeat_interval.0.max(1));
@@ -170,7 +172,7 @@ async fn serve(incoming: Incoming, service: StepService) -> Result<(), tonic::tr
 
 async fn hand_out_tokens(socket: PathBuf, keyring: Keyring) {
     let window = Window::open(&socket).await.unwrap_or_else(|error| {
-        // It is tried again.
+        // The attempt is repeated.
         tracing::warn!(
             "no tokens are handed out, which commands on this host need: {:#}",
             anyhow::Error::new(error)
@@ -180,7 +182,7 @@ async fn hand_out_tokens(socket: PathBuf, keyring: Keyring) {
     Window::hand_out(window, &socket, Services::tokens(Some(keyring)), std::future::pending()).await;
 }
 
-/// What the node adds to every order.
+/// Collects the facts that the node adds to every order.
 fn facts(settings: &Settings, inventory: &Inventory, constrains_devices: bool) -> NodeFacts {
     NodeFacts {
         name: settings.name.clone(),
@@ -198,7 +200,7 @@ fn facts(settings: &Settings, inventory: &Inventory, constrains_devices: bool) -
     }
 }
 
-/// The control groups that this host allows; one kind that the site names must be there.
+/// Opens the control groups that this host allows; a version that the site names must exist.
 fn control_groups(settings: &Settings, spool: &str) -> anyhow::Result<Option<Groups>> {
     let plugin = settings.agent.cgroup_plugin;
     match Groups::open(plugin, &settings.name, spool) {
@@ -219,7 +221,8 @@ fn control_groups(settings: &Settings, spool: &str) -> anyhow::Result<Option<Gro
     }
 }
 
-/// Where clients reach this node: as somebody has said, else where it listens, else under the host's name.
+/// Returns the address at which clients reach this node: the configured one, else the listening address, else
+/// the host's name.
 fn advertised(settings: &Settings, port: u16) -> String {
     let mut address = settings.address.clone().unwrap_or_else(|| {
         let mut own = settings.listen.clone();
@@ -235,7 +238,7 @@ fn advertised(settings: &Settings, port: u16) -> String {
     address.to_string()
 }
 
-/// The program spurstepd: beside spurd itself.
+/// Returns the path of the program spurstepd, beside spurd itself.
 fn shim() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe().context("spurd does not know where it is")?;
     let shim = own.with_file_name("spurstepd");
@@ -243,7 +246,7 @@ fn shim() -> anyhow::Result<PathBuf> {
     Ok(shim)
 }
 
-/// Reads the configuration again when told to.
+/// Reads the configuration again at SIGHUP.
 struct Reload {
     args: Args,
     log_file: Option<PathBuf>,

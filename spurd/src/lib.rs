@@ -1,7 +1,7 @@
-//! The Spur node daemon: what it knows about its node, and how it runs steps there.
+//! The Spur node daemon: knows its node, and runs steps there.
 //!
-//! One task owns what the node knows ([`owner`](self)) and asks the pure [`spur_core::compute`] what to do about
-//! everything that happens; around it stand the stream to the controller, the node's own service for clients, and
+//! One task owns the node's state ([`owner`](self)) and asks the pure [`spur_core::compute`] for the effects
+//! of every event. Around the owner run the stream to the controller, the node's own service for clients, and
 //! one task for each step.
 
 pub mod args;

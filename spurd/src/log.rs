@@ -1,4 +1,4 @@
-//! Where messages go: standard error, as text or as JSON, which may become a file.
+//! The daemon's log: standard error or a file, as text or JSON.
 
 use std::fs::File;
 use std::io;
@@ -26,15 +26,16 @@ pub fn begin(log: &LogLocal) {
     }
 }
 
-/// Opens a log to write at its end.
+/// Opens a log file for appending.
 ///
 /// # Errors
-/// What the system says.
+/// Fails if the file cannot be created or opened.
 pub fn open(path: &Path) -> io::Result<File> {
     File::options().create(true).append(true).mode(0o640).open(path)
 }
 
-/// Sends what is written to standard error to this file from now on; called again, to the file that then has this name.
+/// Sends standard error to the end of a file. A second call reopens the file of this name, after log
+/// rotation.
 pub fn write_to(path: &Path) {
     if let Err(error) = open(path).and_then(|file| rustix::stdio::dup2_stderr(&file).map_err(Into::into)) {
         tracing::warn!(%error, log = %path.display(), "the log stays where it was");

@@ -1,4 +1,4 @@
-//! spurd: the daemon of one node.
+//! `spurd`: the daemon of one node.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -12,11 +12,11 @@ use spurd::daemon::Leftovers;
 use spurd::log;
 use spurd::settings::Settings;
 
-/// Set for the process that goes on in the background.
+/// Environment variable of the process that runs in the background.
 const DETACHED: &str = "SPURD_DETACHED";
-/// What that process writes to standard output when everything is up.
+/// Line that the background process writes to standard output when all services are up.
 const READY: &str = "ready";
-/// How long a daemon that stops waits for what it has begun and cannot leave.
+/// Longest wait of a stopping daemon for blocking work under way.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(told) => {
-            // Where nobody hears it, there is nobody to tell.
+            // Without a standard output there is nobody to tell.
             let _ = told.print();
             return if told.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
         }
@@ -46,7 +46,7 @@ fn start(args: Args) -> anyhow::Result<()> {
         return detach(&settings);
     }
     if detached {
-        // The terminal spurd was started from is none of its business any more.
+        // The daemon must survive the terminal from which it was started.
         rustix::process::setsid().context("cannot leave the session")?;
     }
     log::begin(&settings.log);
@@ -61,18 +61,18 @@ fn start(args: Args) -> anyhow::Result<()> {
             tracing::debug!(%error, "systemd was not told");
         }
     }));
-    // What waits for the network or a child is not worth waiting for; a fork that is under way is.
+    // Waits on the network or on a child may be abandoned; a fork under way must complete.
     runtime.shutdown_timeout(LAST_MOMENT);
     ran.map(Leftovers::clear_up)
 }
 
-/// The configured file, or one in the spool directory where there is no other place.
+/// Returns the configured log file, or for a detached daemon without one a file in the spool directory.
 fn log_file(settings: &Settings, detached: bool) -> Option<PathBuf> {
     let beside = || detached.then(|| settings.spool.join("spurd.log"));
     settings.log.file_of("spurd", &settings.name).or_else(beside)
 }
 
-/// Starts spurd again in the background and waits until that one is up.
+/// Starts spurd again in the background and waits until its services are up.
 fn detach(settings: &Settings) -> anyhow::Result<()> {
     std::fs::create_dir_all(&settings.spool)
         .with_context(|| format!("cannot make {}", settings.spool.display()))?;

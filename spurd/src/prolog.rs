@@ -1,5 +1,5 @@
-//! The site's programs on this node, run as spurd's own user: prolog and epilog of a job, the health check, the program
-//! that boots the host.
+//! The site's programs on this node, run as spurd's own user: prolog and epilog of jobs, the health check,
+//! and the program that reboots the host.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use spur_proto::program::SiteProgram;
 
 use crate::settings::Settings;
 
-/// A program of the site that knows which node this is, and where its cluster is.
+/// Returns a program of the site with variables that name the node and the configuration.
 pub(crate) fn program(
     path: &Path,
     settings: &Settings,
@@ -24,7 +24,7 @@ pub(crate) fn program(
 /// Runs programs one after another, until one fails.
 ///
 /// # Errors
-/// One sentence about the program that failed.
+/// Describes the program that failed, in one sentence.
 pub(crate) async fn run(
     paths: Result<Vec<PathBuf>, String>,
     settings: &Settings,
@@ -37,7 +37,8 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// What the prolog or epilog of an attempt finds in its environment; `kept` is what the controller has said of the job.
+/// Returns the variables for the prolog or epilog of an attempt; `kept` are those of the job that the spool
+/// has kept.
 pub(crate) fn variables(
     attempt: Attempt,
     kept: Vec<(String, String)>,

@@ -1,4 +1,4 @@
-//! What this daemon runs with: the configuration and the command line, combined.
+//! The settings of this daemon: configuration, environment and command line, combined.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,41 +14,41 @@ use crate::args::Args;
 use crate::node::inventory::Inventory;
 use crate::node::inventory::device::{self, Device};
 
-/// Everything that is fixed while spurd runs, and what SIGHUP may change.
+/// The settings of a running daemon; SIGHUP may replace them.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The node's name.
     pub name: String,
-    /// The configuration file, absolute, if there is one.
+    /// Absolute path of the configuration file, if there is one.
     pub config: Option<PathBuf>,
-    /// Where the controllers are, the first choice first.
+    /// Addresses of the controllers, in the order of preference.
     pub controllers: Vec<HostPort>,
-    /// The controllers that jobs must be told of, because they are not those of the configuration.
+    /// Controllers that jobs must be told of, because the configuration does not name them.
     pub told_controllers: Option<String>,
-    /// Where the node's service listens.
+    /// Listening address of the node's service.
     pub listen: HostPort,
-    /// Where clients reach the service, if somebody has said so.
+    /// Address at which clients reach the service, if one is configured.
     pub address: Option<HostPort>,
-    /// The spool directory.
+    /// Path of the spool directory.
     pub spool: PathBuf,
-    /// Prolog, epilog, heartbeat.
+    /// The section `[agent]`: prolog, epilog, heartbeat and more.
     pub agent: AgentLocal,
-    /// What boots this host.
+    /// Program that reboots this host.
     pub reboot_program: Option<PathBuf>,
-    /// Whether the daemon's start counts as a boot of its host.
+    /// True if the daemon's start counts as a boot of its host.
     pub counts_as_boot: bool,
-    /// How messages are written.
+    /// Format and level of the log.
     pub log: LogLocal,
-    /// The cluster's keys; `None` where nobody is asked for one.
+    /// The cluster's keys; `None` without authentication.
     pub keys: Option<Arc<ClusterKeys>>,
-    /// Where this host hands out tokens.
+    /// Path of the Unix socket at which this host hands out tokens.
     pub identity_socket: PathBuf,
-    /// What the command line says the node has.
+    /// Resources that replace the detected ones.
     pub overrides: Overrides,
 }
 
 impl Settings {
-    /// Variables that tell jobs and programs where their cluster is.
+    /// Returns the variables by which jobs and programs find their cluster.
     pub(crate) fn of_cluster(&self) -> Vec<(String, String)> {
         let config = self.config.iter().map(|path| ("SPUR_CONF".to_owned(), path.display().to_string()));
         let controllers =
@@ -57,47 +57,47 @@ impl Settings {
     }
 }
 
-/// What the command line, or `[[gres]]`, says the node has, whatever it has.
+/// Resources that the command line or `[[gres]]` gives to the node, whatever the host has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
-    /// CPUs.
+    /// Number of CPUs; `None` for the detected ones.
     pub cpus: Option<u32>,
-    /// Memory in MiB.
+    /// Memory in MiB; `None` for the detected amount.
     pub memory_mb: Option<u64>,
-    /// Devices.
+    /// Devices from the command line, by number only; `None` for detected and declared ones.
     pub gres: Option<Vec<GresSpec>>,
-    /// Devices that `[[gres]]` names, in place of those of their names that are found.
+    /// Devices that `[[gres]]` declares, in place of the detected ones of the same name.
     pub devices: Vec<Device>,
-    /// The names and types of `[[gres]]`, also where there are no such devices.
+    /// Names and types of `[[gres]]`, also those without a device on this node.
     pub declared: Vec<(String, String)>,
-    /// Into how many shards the GPUs can be divided together; 0: they are given whole.
+    /// Number of shards into which the GPUs can be divided together; 0 if GPUs are only allocated whole.
     pub shards: u32,
-    /// Features.
+    /// The node's features.
     pub features: Vec<String>,
-    /// Its place in the topologies.
+    /// The node's position in the topologies.
     pub topology: String,
 }
 
-/// Settings that spurd cannot run with.
+/// Settings with which spurd cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// The configuration cannot be read.
     #[error("cannot read {}{}", path.display(), hint(*named))]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Somebody named it.
+        /// True if the user named the file.
         named: bool,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The configuration is wrong.
     #[error("{0}")]
     Config(String),
-    /// The cluster's key cannot be had.
+    /// The cluster's key cannot be read.
     #[error(transparent)]
     Key(#[from] spur_proto::keys::KeyError),
-    /// Something does not go together.
+    /// Settings contradict each other, or the node has no name.
     #[error("{0}")]
     Refused(String),
 }
@@ -110,7 +110,7 @@ impl Settings {
     /// Combines the command line with the configuration and the environment.
     ///
     /// # Errors
-    /// [`SettingsError`] saying what is wrong and where.
+    /// [`SettingsError`] names the mistake and its place.
     pub fn load(args: &Args, variable: impl Fn(&str) -> Option<String>) -> Result<Settings, SettingsError> {
         let from_environment = variable("SPUR_CONF").map(PathBuf::from);
         let named = args.config.clone().or(from_environment);
@@ -129,7 +129,7 @@ impl Settings {
                 .map_err(|error| SettingsError::Refused(format!("controllers {list}: {error}")))?,
             None => local.controller.addresses.clone(),
         };
-        // Commands that know controllers by certificates reach them elsewhere than nodes do.
+        // Commands that know controllers by certificates reach them at other addresses than nodes do.
         let told_controllers = told_controllers.filter(|_| local.tls.ca_file.is_none());
         let name = args.name.clone().map_or_else(own_name, Ok)?;
         let listen = args.listen.clone().unwrap_or_else(|| local.agent_listens_on(&name));
@@ -169,7 +169,7 @@ impl Settings {
     }
 }
 
-/// The keys by which everybody knows everybody, where anybody asks.
+/// Reads the cluster's keys; `None` without authentication, which is allowed on loopback only.
 fn keys(
     local: &Local,
     cluster: &str,
@@ -194,7 +194,7 @@ fn keys(
     }
 }
 
-/// The host's name up to the first dot.
+/// Returns the host's name up to the first dot.
 fn own_name() -> Result<String, SettingsError> {
     let full = host_name();
     let short = full.split('.').next().unwrap_or_default();
@@ -204,18 +204,18 @@ fn own_name() -> Result<String, SettingsError> {
     Ok(short.to_owned())
 }
 
-/// The host's name.
+/// Returns the host's full name.
 pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 impl Overrides {
-    /// What the node registers with.
+    /// Returns the resources with which the node registers.
     pub fn shape(&self, found: &Inventory) -> NodeShape {
         let flat = self.is_flat(found);
         let devices = self.devices(found);
         NodeShape {
-            // Of CPUs that are not there, no sockets and cores are known.
+            // CPUs beyond the detected ones have no known sockets and cores.
             sockets: if flat { 1 } else { found.cpus.sockets },
             cores_per_socket: if flat { self.cpus.unwrap_or(1) } else { found.cpus.cores_per_socket },
             threads_per_core: if flat { 1 } else { found.cpus.threads_per_core },
@@ -232,12 +232,12 @@ impl Overrides {
         }
     }
 
-    /// Whether the node registers CPUs of which no sockets and cores are known.
+    /// True if the node registers a number of CPUs without known sockets and cores.
     fn is_flat(&self, found: &Inventory) -> bool {
         self.cpus.is_some_and(|cpus| cpus != found.cpus.threads.len() as u32)
     }
 
-    /// The devices that are known by their files: none where the command line has only said how many there are.
+    /// Returns the devices with known files; none if the command line gives their numbers only.
     pub fn devices(&self, found: &Inventory) -> Vec<Device> {
         if self.gres.is_some() {
             return Vec::new();
@@ -246,12 +246,12 @@ impl Overrides {
         let mut detected: Vec<Device> =
             found.gpus.iter().filter(|gpu| !declared(&gpu.name)).cloned().collect();
         if self.is_flat(found) {
-            // Which cores are near is said of those that are there.
+            // The detected locality does not apply to a different number of CPUs.
             detected.iter_mut().for_each(|gpu| gpu.cores = IdSet::default());
         }
         let mut declared = self.devices.clone();
         for device in declared.iter_mut().filter(|device| device.files.len() > 1) {
-            // What opens a MIG instance opens no other.
+            // A file that opens a MIG instance opens no other.
             let opens = |gpu: &&Device| gpu.files.iter().skip(1).any(|file| device.files.contains(file));
             if let Some(instance) = found.gpus.iter().find(opens) {
                 device.called.clone_from(&instance.called);
@@ -260,14 +260,16 @@ impl Overrides {
         declared.into_iter().chain(detected).collect()
     }
 
-    /// The CPUs that tasks can be bound to, by the node's numbering; `None` where the registered ones are not there.
+    /// Returns the CPUs to which tasks can be bound, in the node's numbering; `None` if more are registered
+    /// than exist.
     pub fn bindable<'a>(&self, found: &'a Inventory) -> Option<&'a [u32]> {
         let real = self.cpus.is_none_or(|cpus| cpus as usize <= found.cpus.threads.len());
         real.then_some(found.cpus.threads.as_slice())
     }
 }
 
-/// How many devices there are, one entry for each name and type, none of some that are `declared`, and of the shards of GPUs.
+/// Counts devices by name and type, and the shards of GPUs; names that are `declared` but have no device
+/// count zero.
 fn counted(devices: &[Device], declared: &[(String, String)], shards: u32) -> Vec<NodeGres> {
     let none = |(name, kind): &(String, String)| NodeGres {
         name: name.as_str().into(),

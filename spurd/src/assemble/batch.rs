@@ -12,10 +12,10 @@ use super::variables::{pairs, position, scratch, task_variables, with_variables}
 use super::{NodeFacts, Prepared, Wishes, identity, limits};
 
 impl NodeFacts {
-    /// The order to run a batch script.
+    /// Builds the order to run a batch script.
     ///
     /// # Errors
-    /// What about it cannot be carried out.
+    /// Names the part of the launch that cannot be carried out.
     pub fn batch(&self, order: v1::Launch) -> Result<Prepared, String> {
         let attempt = convert::agent::attempt(order.attempt.ok_or("the order names no attempt")?);
         let user = order.user.ok_or("the order names no user")?;
@@ -35,7 +35,7 @@ impl NodeFacts {
         };
         let cpus = cpu_set(&part.cpus)?;
         let (given, order_site) = (pairs(order.environment), order.program_environment);
-        // What the controller says of the script counts.
+        // The controller's variables replace the node's.
         let mut variables = self.common(&cpus, &part.devices)?;
         let is_placed = given.iter().any(|(name, _)| name == "SLURM_TOPOLOGY_ADDR");
         variables.extend(given);

@@ -1,4 +1,4 @@
-//! Which of the CPUs that a step has on this node each of its tasks is bound to.
+//! CPU and memory binding: the share of a step's CPUs that each of its tasks on this node is bound to.
 
 use std::collections::VecDeque;
 
@@ -11,24 +11,24 @@ use step_wire::order::MemoryBinding;
 use super::NodeFacts;
 use crate::node::inventory::cpu::CpuPlace;
 
-/// A CPU of a step: the kernel's number, and where it lies.
+/// A CPU of a step: the kernel's number, and the position in the node.
 pub(crate) type StepCpu = (u32, CpuPlace);
 
 impl NodeFacts {
-    /// The kernel's numbers of CPUs of the allocation; none where tasks are not bound.
+    /// Translates CPUs of the allocation to the kernel's numbers; empty where tasks are not bound.
     pub(super) fn kernel_cpus(&self, cpus: impl Iterator<Item = u32>) -> Vec<u32> {
         let Some(known) = &self.cpus else { return Vec::new() };
         cpus.filter_map(|cpu| known.get(cpu as usize).copied()).collect()
     }
 
-    /// The node's cores, numbered socket by socket, of CPUs by the kernel's numbers.
+    /// Returns the cores of CPUs given by the kernel's numbers; cores are numbered socket by socket.
     pub(super) fn cores(&self, kernel: &[u32]) -> IdSet {
         let known = self.cpus.iter().flatten().zip(0_u32..);
         let own = known.filter(|(cpu, _)| kernel.contains(cpu)).map(|(_, own)| own);
         own.map(|own| own / self.threads_per_core.max(1)).collect()
     }
 
-    /// The same with where each of them lies.
+    /// Translates CPUs of the allocation to the kernel's numbers, each with its position in the node.
     pub(super) fn step_cpus(&self, cpus: &IdSet) -> Vec<StepCpu> {
         let Some(known) = &self.cpus else { return Vec::new() };
         let place = |cpu: usize| self.places.get(cpu).copied().unwrap_or_default();
@@ -36,7 +36,7 @@ impl NodeFacts {
     }
 }
 
-/// CPUs of an allocation, as orders write them.
+/// Parses the CPUs of an allocation.
 pub(super) fn cpu_set(text: &str) -> Result<IdSet, String> {
     if text.is_empty() {
         return Ok(IdSet::EMPTY);
@@ -44,7 +44,7 @@ pub(super) fn cpu_set(text: &str) -> Result<IdSet, String> {
     text.parse().map_err(|error| format!("CPUs of the order: {error}"))
 }
 
-/// How tasks are dealt to sockets; nothing is the default.
+/// Parses the distribution of tasks over sockets; empty text is the default.
 pub(crate) fn over_sockets(text: &str) -> Result<Within, String> {
     match text {
         "" => Ok(Within::default()),
@@ -52,10 +52,11 @@ pub(crate) fn over_sockets(text: &str) -> Result<Within, String> {
     }
 }
 
-/// The kernel's numbers of the CPUs of each task: its share where there is one for each, otherwise all of the step's.
+/// Returns the CPUs of each task, by the kernel's numbers: its share of the step's CPUs, or all of them where
+/// there are not enough for shares.
 pub(crate) fn shares(step: &[StepCpu], tasks: u32, per_task: u32, sockets: Within) -> Vec<Vec<u32>> {
     let (tasks, mut each) = (tasks as usize, per_task as usize);
-    // Where nobody has named a share, and there is a CPU for each task, that is its share.
+    // Without a requested share, and with one CPU for each task, that CPU is the share.
     if each == 0 && tasks == step.len() {
         each = 1;
     }
@@ -76,7 +77,7 @@ pub(crate) fn shares(step: &[StepCpu], tasks: u32, per_task: u32, sockets: Withi
         while own.len() < each {
             let wanted = if sockets == Within::FullyCyclic { 1 } else { each - own.len() };
             let in_turn = (0..count).map(move |step| (next + step) % count);
-            // Where no socket has room for the whole of a task, it is split.
+            // A task is split over sockets only if no socket has enough free CPUs for it.
             let room = in_turn.clone().find(|&at| free[at].1.len() >= wanted);
             let Some(at) = room.or_else(|| in_turn.clone().find(|&at| !free[at].1.is_empty())) else { break };
             let cpus = &mut free[at].1;
@@ -88,18 +89,20 @@ pub(crate) fn shares(step: &[StepCpu], tasks: u32, per_task: u32, sockets: Withi
     (0..tasks).map(|_| one()).collect()
 }
 
-/// The kernel's numbers of the CPUs for the task of this place among those of the node; `share` are those that are its
-/// own by default. None where it is not bound.
+/// Returns the CPUs, by the kernel's numbers, for the task that is number `local` on the node; empty if it is
+/// not bound.
+///
+/// `share` are the CPUs that belong to the task by default.
 ///
 /// # Errors
-/// CPUs are named that the step has not.
+/// Fails if the binding names CPUs that the step does not hold.
 pub(crate) fn cpus(
     bind: &CpuBind,
     step: &[StepCpu],
     share: Vec<u32>,
     local: u32,
 ) -> Result<Vec<u32>, String> {
-    // Where CPUs are not known, nobody is bound.
+    // Where CPUs are not known, no task is bound.
     if step.is_empty() {
         return Ok(Vec::new());
     }
@@ -136,11 +139,12 @@ pub(crate) fn cpus(
     }
 }
 
-/// The memory of the task of this place among those of the node; `own` are the CPUs that it is bound to, `nodes` those of
-/// this machine that have memory.
+/// Returns the memory binding of the task that is number `local` on the node.
+///
+/// `own` are the CPUs to which the task is bound, and `nodes` the machine's NUMA nodes with memory.
 ///
 /// # Errors
-/// NUMA nodes are named that are not there.
+/// Fails if the binding names NUMA nodes that do not exist.
 pub(crate) fn memory(
     binding: &MemBinding,
     own: &[u32],
@@ -171,7 +175,7 @@ pub(crate) fn memory(
     Ok(Some(MemoryBinding { nodes: bound, prefer: binding.prefer, tell }))
 }
 
-/// Variables that say so to the tasks, where somebody has said it.
+/// Returns the variables that describe the memory binding to tasks; none if the user asked for no binding.
 pub(crate) fn memory_variables(said: &str, binding: &MemBinding) -> Vec<(String, String)> {
     if said.is_empty() {
         return Vec::new();
@@ -180,7 +184,7 @@ pub(crate) fn memory_variables(said: &str, binding: &MemBinding) -> Vec<(String,
     parts.map(|(end, value)| (format!("SLURM_MEM_BIND{end}"), value)).collect()
 }
 
-/// Variables that say so to the tasks, where somebody has said it.
+/// Returns the variables that describe the CPU binding to tasks; none if the user asked for no binding.
 pub(crate) fn variables(said: &str, binding: &CpuBinding) -> Vec<(String, String)> {
     if said.is_empty() {
         return Vec::new();
@@ -193,7 +197,7 @@ pub(crate) fn variables(said: &str, binding: &CpuBinding) -> Vec<(String, String
         .to_vec()
 }
 
-/// Whether two CPUs are of one such part.
+/// True if both CPUs belong to the same part of the node at this level.
 fn together(domain: CpuDomain, one: &CpuPlace, other: &CpuPlace) -> bool {
     match domain {
         CpuDomain::Core => (one.socket, one.core) == (other.socket, other.core),
@@ -203,7 +207,7 @@ fn together(domain: CpuDomain, one: &CpuPlace, other: &CpuPlace) -> bool {
     }
 }
 
-/// The CPUs that were named, if the step has all of them.
+/// Returns the named CPUs, or an error if the step does not hold all of them.
 fn held(step: &[StepCpu], named: impl IntoIterator<Item = u32>) -> Result<Vec<u32>, String> {
     let held = |number: u32| step.iter().any(|(own, _)| *own == number).then_some(number);
     let all: Option<Vec<u32>> = named.into_iter().map(held).collect();
@@ -226,7 +230,7 @@ mod tests {
         numbers.into_iter().zip((0..).map(place)).collect()
     }
 
-    /// What the first three tasks, with a CPU each as their share, are bound to.
+    /// Returns the binding of the first three tasks, each with one CPU as its share.
     fn bound(said: &str) -> Vec<String> {
         let binding: CpuBinding = said.parse().unwrap();
         let step = machine();

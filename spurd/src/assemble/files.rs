@@ -1,4 +1,4 @@
-//! The standard files of a batch script, and of the tasks of a step.
+//! The standard streams of a batch script, and of the tasks of a step.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use step_wire::order::{Input, Output};
 use super::NodeFacts;
 
 impl NodeFacts {
-    /// Where a task of a step reads and writes.
+    /// Returns standard input, output and error of a task of a step.
     pub(super) fn files(
         &self,
         launch: &v1::StepLaunch,
@@ -47,13 +47,13 @@ impl NodeFacts {
     }
 }
 
-/// The name that a pattern makes.
+/// Expands a file name pattern.
 fn expand(pattern: &str, context: &PatternContext<'_>) -> Result<PathBuf, String> {
     let pattern: FilePattern = pattern.parse().map_err(|error| format!("{error}"))?;
     Ok(pattern.render(context).into())
 }
 
-/// Names that mean nothing to a batch script: nobody stands behind its streams.
+/// Names that mean nothing to a batch script, whose streams are connected to nobody.
 const NOWHERE: [&str; 7] =
     ["/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/0", "/dev/fd/1", "/dev/fd/2"];
 

@@ -1,5 +1,5 @@
-//! The devices of a step: which GPUs its tasks see, the variables by which libraries know them, and what the step may not
-//! use.
+//! The devices of a step: the GPUs of its tasks, the variables by which libraries find them, and the denied
+//! devices.
 
 use spur_core::model::idset::IdSet;
 use spur_core::text::gpubind::GpuBind;
@@ -9,45 +9,47 @@ use step_wire::order::DeviceNumber;
 use super::NodeFacts;
 use crate::node::inventory::device::{Device, Vendor};
 
-/// A GPU of a step.
+/// A GPU that a step holds.
 #[derive(Clone)]
 pub(super) struct HeldGpu {
-    /// Who made it, if that is known.
+    /// The maker, if known.
     vendor: Option<Vendor>,
-    /// The number by which the vendor's library counts it among all of the node.
+    /// The number by which the vendor's library counts the GPU among all of the node.
     pub(super) index: u32,
-    /// What it is called among those that the step sees: that number, or a name.
+    /// The GPU's name among those that the step sees: a number, or CUDA's name of a MIG instance.
     seen: String,
-    /// The node's cores that are near; none: all are alike.
+    /// The node's cores near the GPU; empty if no cores are nearer than others.
     cores: IdSet,
 }
 
 impl NodeFacts {
-    /// The GPUs among devices of the allocation, in the order in which their libraries count them, as the step sees them.
+    /// Returns the GPUs among devices of the allocation, in their libraries' order, named as the step sees
+    /// them.
     pub(super) fn held_gpus(&self, devices: &[v1::DevicePart]) -> Result<Vec<HeldGpu>, String> {
         let renumbered = self.constrains_devices && self.devices.iter().any(|device| device.name == "gpu");
         self.gpus_among(devices, renumbered)
     }
 
-    /// The same as a program sees them that sees all GPUs of the node.
+    /// Returns the GPUs among devices of the allocation, named as a program sees them that sees all GPUs of
+    /// the node.
     pub(super) fn gpus_of_node(&self, devices: &[v1::DevicePart]) -> Result<Vec<HeldGpu>, String> {
         self.gpus_among(devices, false)
     }
 
-    /// The `id`-th device of a name and type, if it is known.
+    /// Returns the `id`-th device of a name and type; `None` if its files are not known.
     fn device(&self, part: &v1::DevicePart, id: u32) -> Option<&Device> {
         let same =
             |device: &&Device| device.name == part.name && (part.kind.is_empty() || device.kind == part.kind);
         self.devices.iter().filter(same).nth(id as usize)
     }
 
-    /// The node's devices that are not among these.
+    /// Returns the device numbers of the node's devices that are not among `held`.
     pub(super) fn others(&self, held: &[v1::DevicePart]) -> Result<Vec<DeviceNumber>, String> {
         let mut own = Vec::new();
         for part in held {
             own.extend(ids(part)?.iter().filter_map(|id| self.device(part, id)));
         }
-        // A device that is gone cannot be used either.
+        // A device whose file is gone cannot be used either.
         let numbers = |device: &Device| device.numbers().unwrap_or_default();
         let opened: Vec<DeviceNumber> = own.iter().flat_map(|device| numbers(device)).collect();
         let others = self.devices.iter().filter(|device| !own.contains(device));
@@ -63,7 +65,7 @@ impl NodeFacts {
     fn gpus_among(&self, devices: &[v1::DevicePart], renumbered: bool) -> Result<Vec<HeldGpu>, String> {
         let mut held = Vec::new();
         for part in devices.iter().filter(|part| part.name == "gpu") {
-            // The same number where the node was only told to have it.
+            // A GPU that is only registered, without files, keeps its number.
             let gpu = |id| {
                 let known = self.device(part, id);
                 known.map_or((None, id, None), |gpu| (gpu.vendor, gpu.index, Some(gpu)))
@@ -86,7 +88,7 @@ impl NodeFacts {
     }
 }
 
-/// The variables by which libraries know which GPUs they may use.
+/// Returns the variables by which libraries know the GPUs that they may use.
 pub(super) fn visible(gpus: &[HeldGpu]) -> Vec<(String, String)> {
     let mut variables = Vec::new();
     let seen = |amd| {
@@ -104,7 +106,8 @@ pub(super) fn visible(gpus: &[HeldGpu]) -> Vec<(String, String)> {
     variables
 }
 
-/// The variables of a task that has GPUs of its own. One for which none are left has the first.
+/// Returns the variables of a task that has GPUs of its own; a task for which none are left gets the first
+/// GPU.
 pub(super) fn gpus_of_task(
     gpus: &[HeldGpu],
     local: u32,
@@ -112,7 +115,7 @@ pub(super) fn gpus_of_task(
     cores: &IdSet,
 ) -> Vec<(String, String)> {
     let own: Vec<HeldGpu> = if *bind == GpuBind::Closest {
-        // A task that is bound to no cores, or to none that a GPU is near, sees all.
+        // A task without cores, or without a GPU near its cores, sees all GPUs.
         let is_near = |gpu: &&HeldGpu| gpu.cores.is_empty() || !gpu.cores.is_disjoint(cores);
         gpus.iter().filter(|gpu| !cores.is_empty() && is_near(gpu)).cloned().collect()
     } else {
@@ -124,14 +127,15 @@ pub(super) fn gpus_of_task(
     step_gpus(&own).into_iter().chain(visible(&own)).collect()
 }
 
-/// What tells of the GPUs of a step, or of a task, by the node's numbers.
+/// Returns `SLURM_STEP_GPUS`, with the node's numbers of the GPUs of a step or task; `None` without GPUs.
 pub(super) fn step_gpus(gpus: &[HeldGpu]) -> Option<(String, String)> {
     let numbers = || listed(gpus.iter().map(|gpu| gpu.index));
     (!gpus.is_empty()).then(|| ("SLURM_STEP_GPUS".to_owned(), numbers()))
 }
 
-/// How the `tasks` of a node share GPUs: as was said, or each has as many as were asked for it. Whatever was said, a task
-/// that is alone there has all.
+/// Returns the GPU binding of a node's `tasks`: the requested one, else `per_task` GPUs each.
+///
+/// A single task on the node always has all GPUs, whatever was requested.
 pub(super) fn gpu_bind(said: &str, per_task: u32, tasks: u32) -> Result<GpuBind, String> {
     let bind: GpuBind = said.parse().map_err(|error| format!("--gpu-bind: {error}"))?;
     Ok(match bind {

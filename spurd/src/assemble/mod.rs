@@ -1,7 +1,8 @@
-//! From what the controller or a client sends to the order that spurstepd carries out.
+//! Builds the order for spurstepd from a launch of the controller or a client.
 //!
-//! Here patterns become paths, numbers of the allocation become the kernel's CPUs and the vendor's devices, and the
-//! variables are added that only the node knows. What cannot be carried out is refused with one sentence.
+//! Patterns become paths, and CPUs and devices of the allocation become the kernel's and the vendor's
+//! numbers. The node adds the variables that only it knows. A launch that cannot be carried out is refused
+//! with one sentence.
 
 mod batch;
 mod binding;
@@ -26,61 +27,61 @@ use self::variables::said;
 use crate::node::inventory::cpu::CpuPlace;
 use crate::node::inventory::device::Device;
 
-/// How long output that nobody fetches is kept after the end of a step.
+/// Time for which output without a reader is kept after the end of a step, in milliseconds.
 const OUTPUT_WAIT_MS: u64 = 60_000;
 
-/// What the node knows of itself that goes into every order.
+/// The node's facts that go into every order.
 #[derive(Clone, Debug, Default)]
 pub struct NodeFacts {
-    /// Its name.
+    /// The node's name.
     pub name: String,
-    /// Variables that tell jobs where their cluster is: `SPUR_CONF`, `SPUR_CONTROLLER`.
+    /// Variables by which jobs find their cluster: `SPUR_CONF`, `SPUR_CONTROLLER`.
     pub variables: Vec<(String, String)>,
     /// The kernel's number of each of the node's CPUs; `None` where tasks are not bound.
     pub cpus: Option<Vec<u32>>,
-    /// Where each of these lies.
+    /// Position of each of the node's CPUs, in the order of `cpus`.
     pub places: Vec<CpuPlace>,
-    /// How many of them a core has.
+    /// Hardware threads of each core.
     pub threads_per_core: u32,
-    /// Its NUMA nodes with memory.
+    /// NUMA nodes with memory.
     pub memory_nodes: Vec<u32>,
-    /// Its devices, as far as their files are known.
+    /// The node's devices with known files.
     pub devices: Vec<Device>,
-    /// Whether a step sees no devices but its own, so that libraries count these from 0.
+    /// True if steps see only their own devices, so that libraries count these from 0.
     pub constrains_devices: bool,
-    /// Run before each task.
+    /// Program that runs before each task.
     pub task_prolog: Option<PathBuf>,
-    /// Run after each task.
+    /// Program that runs after each task.
     pub task_epilog: Option<PathBuf>,
-    /// How long a task waits for the directory of its output, in milliseconds.
+    /// Longest wait of a task for the directory of its output, in milliseconds.
     pub directory_wait_ms: u64,
-    /// The longest time between two looks at what tasks use, in milliseconds; 0: nobody looks.
+    /// Longest time between two samples of the tasks' usage, in milliseconds; 0 for no samples.
     pub usage_interval_ms: u64,
 }
 
-/// How a user wants the node to treat a step.
+/// A user's requests for the treatment of a step on the node.
 #[derive(Clone, Copy, Debug)]
 struct Wishes {
-    /// `--acctg-freq`: seconds between two looks at what tasks use; 0: nobody looks.
+    /// `--acctg-freq`: seconds between two samples of the tasks' usage; 0 for no samples.
     sampling_seconds: Option<u32>,
-    /// `--oom-kill-step`: whether the step ends when one of its processes was killed for lack of memory.
+    /// `--oom-kill-step`: true if the step ends when one of its processes was killed for lack of memory.
     oom_kill_step: Option<bool>,
 }
 
-/// Everything that is known of a step before it is launched.
+/// A step that is ready to be launched.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// The order with its raw parts; groups, directory and control group are still to be filled in.
+    /// The order with script and environment; groups, directory and control group are still to be filled in.
     pub launch: Launch,
-    /// Memory that the job holds here, in MiB; 0 is not limited.
+    /// Memory that the job holds here, in MiB; 0 if it is not limited.
     pub memory_mb: u64,
-    /// Memory that the step has asked for here, in MiB; 0: as much as its job.
+    /// Memory that the step has asked for here, in MiB; 0 for as much as its job.
     pub step_memory_mb: u64,
-    /// CPUs that the step holds here, by the kernel's numbers; none where they are not known.
+    /// CPUs that the step holds here, by the kernel's numbers; empty if they are not known.
     pub cpus: Vec<u32>,
-    /// Devices of the node that the step has not.
+    /// Devices of the node that the step does not hold.
     pub denied: Vec<DeviceNumber>,
-    /// Variables of the job for prolog and epilog, none of which a client has said.
+    /// Variables of the job for prolog and epilog, none of which comes from a client.
     pub site_environment: Vec<(String, String)>,
 }
 
@@ -114,8 +115,8 @@ impl NodeFacts {
         }
     }
 
-    /// The order with its step's wishes. A wish that a client did not send is read from the environment, where clients
-    /// before these fields put it.
+    /// Adds the user's requests to an order. A request without a field of its own is read from the
+    /// environment, where clients of earlier releases put it.
     fn with_wishes(&self, order: StepOrder, wishes: Wishes, environment: &[u8]) -> StepOrder {
         let sampling = wishes
             .sampling_seconds

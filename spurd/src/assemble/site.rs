@@ -1,4 +1,4 @@
-//! What prolog and epilog of a job are told.
+//! Variables for prolog and epilog of a job.
 
 use spur_core::model::program;
 use spur_proto::v1;
@@ -8,8 +8,8 @@ use super::gpus::{device_part, listed, visible};
 use super::variables::pairs;
 
 impl NodeFacts {
-    /// What the controller says of the job, and the GPUs that the job holds here. These have the node's numbers, since
-    /// the programs see all devices of the node.
+    /// Returns the controller's variables of the job, and variables of the GPUs that the job holds here. The
+    /// GPUs have the node's numbers, since the programs see all devices of the node.
     pub(super) fn site_environment(
         &self,
         said: Vec<v1::KeyValue>,
@@ -26,7 +26,8 @@ impl NodeFacts {
         Ok(program::of_job(variables).into_iter().collect())
     }
 
-    /// The same by the credential of a step, whose devices here may be fewer than the job's.
+    /// Returns the variables for prolog and epilog by a step's credential; the step may hold fewer devices
+    /// here than the job.
     pub(super) fn site_environment_of_step(
         &self,
         credential: &v1::StepCredential,

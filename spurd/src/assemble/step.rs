@@ -16,10 +16,10 @@ use super::variables::{of_step, pairs, scratch, task_variables, with_variables, 
 use super::{NodeFacts, Prepared, Wishes, identity, limits};
 
 impl NodeFacts {
-    /// The order to run this node's tasks of a step that a client launches with a credential.
+    /// Builds the order to run this node's tasks of a step that a client launches with a credential.
     ///
     /// # Errors
-    /// What about it cannot be carried out.
+    /// Names the part of the launch that cannot be carried out.
     pub fn step(
         &self,
         credential: &v1::StepCredential,
@@ -97,8 +97,7 @@ impl NodeFacts {
     }
 }
 
-/// Refuses a request that starts no program: its credential is only good for reading what a batch script wrote, or it names
-/// no command.
+/// Refuses a launch without a command, or with a credential that only allows reading a batch script's output.
 fn launches(credential: &v1::StepCredential, launch: &v1::StepLaunch) -> Result<(), String> {
     if StepId(credential.step_id) == StepId::BATCH {
         return Err("the credential of a batch script launches nothing".to_owned());
@@ -109,7 +108,7 @@ fn launches(credential: &v1::StepCredential, launch: &v1::StepLaunch) -> Result<
     }
 }
 
-/// Whose step it is.
+/// Returns the user of the step.
 fn owner(credential: &v1::StepCredential) -> v1::User {
     v1::User {
         uid: credential.uid,
@@ -119,7 +118,7 @@ fn owner(credential: &v1::StepCredential) -> v1::User {
     }
 }
 
-/// The ranks of a node's tasks.
+/// Returns the ranks of a node's tasks.
 fn ranks_on(part: &v1::CredentialNode) -> Result<IdSet, String> {
     if part.ranks.is_empty() {
         return Ok((part.first_task..).take(part.tasks as usize).collect());
@@ -127,7 +126,7 @@ fn ranks_on(part: &v1::CredentialNode) -> Result<IdSet, String> {
     part.ranks.parse().map_err(|error| format!("ranks on node {}: {error}", part.name))
 }
 
-/// What serves the MPI programs of a step.
+/// Returns the MPI service for the programs of a step; `None` without `--mpi`.
 fn mpi(plugin: &str, number: usize, credential: &v1::StepCredential) -> Result<Option<MpiOrder>, String> {
     let plugin = match plugin {
         "" | "none" => return Ok(None),
@@ -157,20 +156,20 @@ fn mpi(plugin: &str, number: usize, credential: &v1::StepCredential) -> Result<O
     }))
 }
 
-/// The size of a terminal; one that cannot be is taken for the usual one.
+/// Returns the size of a terminal; a size of zero or beyond 16 bits becomes 24 rows or 80 columns.
 pub(crate) fn window(wire: &v1::StepWindow) -> Window {
     let size = |number: u32, usual| u16::try_from(number).ok().filter(|&number| number > 0).unwrap_or(usual);
     Window { rows: size(wire.rows, 24), columns: size(wire.columns, 80) }
 }
 
-/// The CPUs and the memory that tasks are bound to.
+/// Parses the CPU and the memory binding of a launch.
 fn bindings(launch: &v1::StepLaunch) -> Result<(CpuBinding, MemBinding), String> {
     let said: CpuBinding = launch.cpu_bind.parse().map_err(|error| format!("--cpu-bind: {error}"))?;
     let memory = launch.mem_bind.parse().map_err(|error: MemBindError| error.to_string())?;
     Ok((if launch.unbound { CpuBinding { bind: CpuBind::None, ..said } } else { said }, memory))
 }
 
-/// What tasks run that do not run what the step does.
+/// Parses the programs of `--multi-prog`, each with the ranks that run it.
 fn programs(wire: &[v1::StepProgram]) -> Result<Vec<(IdSet, Vec<String>)>, String> {
     let one = |program: &v1::StepProgram| {
         let ranks: IdSet = program.ranks.parse().map_err(|error| format!("--multi-prog: {error}"))?;

@@ -1,4 +1,4 @@
-//! Orders of the controller and of clients, and what becomes of them.
+//! Orders of the controller and of clients, and the prepared steps that they become.
 
 use spur_core::model::idset::IdSet;
 use spur_core::text::gpubind::GpuBind;
@@ -110,7 +110,8 @@ fn tasks_are_looked_at_as_often_as_their_job_asks() {
     }
 }
 
-/// The variables are what clients send that do not know the fields; they may also be left over from an outer job.
+/// Clients of earlier releases send the variables only; the variables may also be left over from an outer
+/// job.
 #[test]
 fn wishes_of_an_order_count_more_than_its_variables() {
     let facts = NodeFacts { usage_interval_ms: 30_000, ..facts() };
@@ -176,7 +177,7 @@ fn a_task_has_gpus_of_its_own_unless_it_is_alone() {
         ("", 2, 2, 0, Some("0,1")),
         ("", 2, 1, 0, Some("0,1")),
         ("per_task:2", 0, 3, 1, Some("2")),
-        // None are left.
+        // No GPUs are left for this task.
         ("per_task:2", 0, 3, 2, Some("0")),
         ("map_gpu:7", 0, 2, 0, Some("0")),
     ] {

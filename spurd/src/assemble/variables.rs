@@ -1,6 +1,6 @@
-//! The variables of a step and of its tasks, and the environments that they are put into.
+//! The variables of a step and of its tasks, and the environments that hold them.
 //!
-//! An environment is a sequence of `NAME=VALUE` entries, each with a NUL behind it.
+//! An environment is a sequence of `NAME=VALUE` entries, each followed by a NUL.
 
 use std::str::FromStr;
 
@@ -11,7 +11,7 @@ use super::NodeFacts;
 use super::gpus::{HeldGpu, listed, step_gpus, visible};
 
 impl NodeFacts {
-    /// Variables that every process on this node gets.
+    /// Returns the variables of every process on this node.
     pub(super) fn common(
         &self,
         cpus: &IdSet,
@@ -35,7 +35,7 @@ impl NodeFacts {
     }
 }
 
-/// What every task of a step here is told of its GPUs and of its place in the fabric.
+/// Returns the variables that tell the tasks of a step here their GPUs and the node's position in the fabric.
 pub(super) fn of_step(gpus: &[HeldGpu], part: &v1::CredentialNode, node: &str) -> Vec<(String, String)> {
     let mut variables = Vec::new();
     variables.extend(step_gpus(gpus));
@@ -43,7 +43,7 @@ pub(super) fn of_step(gpus: &[HeldGpu], part: &v1::CredentialNode, node: &str) -
     variables
 }
 
-/// Where a node is in the fabric; in a cluster without a topology it has its name alone.
+/// Returns the variables of a node's position in the fabric; without a topology that is its name.
 pub(super) fn position(address: &str, pattern: &str, node: &str) -> [(String, String); 2] {
     let (address, pattern) = if address.is_empty() { (node, "node") } else { (address, pattern) };
     [
@@ -52,8 +52,8 @@ pub(super) fn position(address: &str, pattern: &str, node: &str) -> [(String, St
     ]
 }
 
-/// The environment without what another launcher, in which `srun` was called, has told its own tasks, and without the
-/// GPUs of the step or script that it was called in.
+/// Returns the environment without the variables of an outer MPI launcher in which `srun` was called, and
+/// without the GPUs of the calling step or script.
 pub(super) fn without_foreign(environment: &[u8]) -> Vec<u8> {
     const NAMES: [&[u8]; 7] =
         [b"PMI_FD", b"PMI_RANK", b"PMI_SIZE", b"PMI_ID", b"PMI_PORT", b"PMI_SPAWNED", b"PMI_JOBID"];
@@ -73,7 +73,7 @@ pub(super) fn without_foreign(environment: &[u8]) -> Vec<u8> {
     own.flat_map(|entry| entry.iter().copied().chain([0])).collect()
 }
 
-/// `TMPDIR` for whose environment has none: scripts rely on it.
+/// Returns `TMPDIR` for an environment without it: scripts rely on the variable.
 pub(super) fn scratch(environment: &[u8]) -> Option<(String, String)> {
     let mut entries = environment.split(|&byte| byte == 0);
     let is_set = entries.any(|entry| entry.starts_with(b"TMPDIR="));
@@ -84,7 +84,7 @@ pub(super) fn pairs(variables: Vec<v1::KeyValue>) -> Vec<(String, String)> {
     variables.into_iter().map(|variable| (variable.key, variable.value)).collect()
 }
 
-/// What a variable of an environment says, if it can be read; the last one counts.
+/// Parses the value of a variable; the last of several entries counts. `None` if it is missing or unreadable.
 pub(super) fn said<T: FromStr>(environment: &[u8], name: &str) -> Option<T> {
     let value = |variable: &[u8]| {
         let value = variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
@@ -103,7 +103,7 @@ pub(super) fn task_variables(rank: u32, local: u32, node: usize, all: &str) -> V
     ]
 }
 
-/// The environment with more entries behind it; of two with one name the later counts.
+/// Appends variables to an environment; of two entries with one name the later counts.
 pub(super) fn with_variables(environment: &[u8], variables: &[(String, String)]) -> Vec<u8> {
     let mut all = environment.to_vec();
     if all.last().is_some_and(|&last| last != 0) {

@@ -1,4 +1,4 @@
-//! spurd's end of the process that spurstepds are forked from; `fork_server` in spurstepd is the other end.
+//! spurd's end of the process from which spurstepds are forked; `fork_server` in spurstepd is the other end.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
-/// The process that spurstepds are forked from. It is started when it is first needed, and again if it has died.
+/// The process from which spurstepds are forked. It starts on first use, and again if it has died.
 #[derive(Debug)]
 pub(super) struct ForkServer {
     program: PathBuf,
@@ -33,18 +33,19 @@ impl ForkServer {
         &self.program
     }
 
-    /// Starts a spurstepd that listens on a socket and runs an attempt in its directory. Waits for the process.
+    /// Starts a spurstepd that listens on a socket and runs an attempt in its directory, and waits for the
+    /// fork.
     ///
     /// # Errors
-    /// What keeps a process from being made; there is none then.
+    /// Explains why no process was created.
     pub(super) fn fork(&self, listener: &UnixListener, directory: &File) -> io::Result<()> {
         self.fork_with(&[listener.as_fd(), directory.as_fd()])
     }
 
-    /// Starts a process that reads a file for whoever has the other end of a socket. Waits for the process.
+    /// Starts a process that reads a file for the other end of a socket, and waits for the fork.
     ///
     /// # Errors
-    /// What keeps a process from being made; there is none then.
+    /// Explains why no process was created.
     pub(super) fn fork_reader(&self, socket: &UnixStream) -> io::Result<()> {
         self.fork_with(&[socket.as_fd()])
     }
@@ -54,7 +55,7 @@ impl ForkServer {
         if let Some(known) = &mut *running {
             match known.send(descriptors) {
                 Ok(()) => return known.answer(),
-                // It has died before it took the request: another one may take it.
+                // The process died before it took the request, so a new one may take the request.
                 Err(error) => tracing::warn!(%error, "spurstepd is gone and started anew"),
             }
             *running = None;
@@ -92,7 +93,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Without the socket it ends by itself, if it has not ended already.
+        // Closing the socket ends the process, if it still lives.
         if self.socket.shutdown(std::net::Shutdown::Both).is_ok()
             && let Err(error) = self.child.wait()
         {

@@ -1,8 +1,8 @@
-//! spurd's side of a step: start its spurstepd, follow it, find it again.
+//! spurd's side of a step: starts its spurstepd, follows it, and finds it again.
 //!
-//! A [`Step`] is a handle on a live spurstepd, whether this spurd started it or found it. What the step does comes as
-//! [`StepEvent`]s, in order, the last of which is final: `Refused`, `Ended` or `Lost`. Nothing here decides
-//! anything; that is for the pure half of spurd and for the controller.
+//! A [`Step`] is a handle on a live spurstepd, which this spurd or an earlier one started. The step's
+//! progress arrives as [`StepEvent`]s, in order; the last is `Refused`, `Ended` or `Lost`. This module makes
+//! no decisions: the pure half of spurd and the controller do.
 
 mod fork_server;
 
@@ -33,24 +33,24 @@ use crate::spool::Spool;
 /// The variable that marks every process of an attempt; its value is the attempt's directory.
 pub const ATTEMPT_VARIABLE: &str = "SPURD_ATTEMPT";
 
-/// How many events may wait for spurd to look at them; spurstepd waits when they are full.
+/// Capacity of the queue of events; spurstepd waits while it is full.
 const EVENTS: usize = 64;
-/// How many requests may wait for spurstepd to take them.
+/// Capacity of the queue of requests to spurstepd.
 const REQUESTS: usize = 64;
 
-/// What happens in a step.
+/// An event in the life of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepEvent {
-    /// spurstepd did not take up the order; no user code ran.
+    /// spurstepd refused the order; no user code ran.
     Refused {
-        /// Why.
+        /// The reason, for users.
         message: String,
-        /// Whether the node is at fault, not the job.
+        /// True if the node is at fault, not the job.
         node_fault: bool,
     },
     /// Every task runs its program.
     Started {
-        /// When, in milliseconds since 1970.
+        /// Milliseconds since the Unix epoch at which the last task began.
         at_ms: u64,
         /// Process ids in the order of local ids.
         pids: Vec<u32>,
@@ -59,47 +59,47 @@ pub enum StepEvent {
     TaskEnded(TaskExit),
     /// The state of a step that an earlier spurd started.
     Found {
-        /// Its order.
+        /// The order that the step carries out.
         order: Box<StepOrder>,
-        /// When every task ran its program.
+        /// Milliseconds since the Unix epoch at which every task ran its program.
         started_ms: Option<u64>,
         /// The tasks that have ended.
         ended: Vec<TaskExit>,
     },
-    /// It has been stopped.
+    /// The step has been stopped (suspended).
     Stopped,
-    /// It wants a way to the step's first node ([`Step::uplink`]).
+    /// The step asks for a connection to its first node ([`Step::uplink`]).
     UplinkWanted {
-        /// That node.
+        /// Name of the first node.
         node: String,
         /// `host:port` of that node's service.
         address: String,
         /// The step there and the number of this part, where several steps run one program.
         of: Option<(StepAttempt, u32)>,
     },
-    /// All of it has ended.
+    /// The step has ended with all its processes.
     Ended(ExitRecord),
-    /// spurstepd is gone and left no record; what was left of the step was killed.
+    /// spurstepd is gone without a record; the remaining processes of the step were killed.
     Lost,
 }
 
-/// Why a step could not be started.
+/// The reason why a step could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     /// The program spurstepd could not be started.
     #[error("cannot start {}", path.display())]
     Spawn {
-        /// The program.
+        /// Path of the program.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// No socket for the order.
+    /// The control socket could not be created or connected.
     #[error("no control socket for the step")]
     Socket(#[from] io::Error),
 }
 
-/// A live step.
+/// A handle on a live step.
 #[derive(Clone, Debug)]
 pub struct Step {
     attempt: StepAttempt,
@@ -107,40 +107,42 @@ pub struct Step {
     requests: mpsc::Sender<Request>,
 }
 
-/// What a step uses on this node at one moment.
+/// The usage and processes of a step on this node at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Used {
-    /// What its tasks here have used until now.
+    /// The usage of the step's tasks here so far.
     pub usage: Usage,
-    /// Process ids.
+    /// Process ids of the step.
     pub pids: Vec<u32>,
-    /// Those of the tasks, in the order of local ids, behind the ranks of these.
+    /// Rank and process id of each task, in the order of local ids.
     pub tasks: Vec<(u32, u32)>,
 }
 
-/// The step is over: nobody is left to ask.
+/// The error of a request to a step that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("step {0} has ended")]
 pub struct StepGone(pub StepAttempt);
 
 impl Step {
-    /// Which attempt this is.
+    /// Returns the attempt that the step runs.
     pub fn attempt(&self) -> StepAttempt {
         self.attempt
     }
 
-    /// Asks something of the step.
+    /// Sends a request to the step.
     ///
     /// # Errors
-    /// [`StepGone`] if its spurstepd is gone; the last event says or has said how it ended.
+    /// [`StepGone`] if spurstepd is gone; the last event says how the step ended.
     pub async fn request(&self, request: Request) -> Result<(), StepGone> {
         self.requests.send(request).await.map_err(|_| StepGone(self.attempt))
     }
 
-    /// Takes over the step's streams and hears of its events: first its state, [`Event::Status`].
+    /// Takes over the step's streams and receives its events, the first of which is its state,
+    /// [`Event::Status`].
     ///
     /// # Errors
-    /// The system's error, [`io::ErrorKind::NotFound`] or [`io::ErrorKind::ConnectionRefused`] if the step is gone.
+    /// The system's error, [`io::ErrorKind::NotFound`] or [`io::ErrorKind::ConnectionRefused`] if the step is
+    /// gone.
     pub async fn attach(&self) -> io::Result<(StreamReader, StreamWriter)> {
         let (reading, mut writing) = wire(connect(&self.directory).await?);
         writing.send(&Frame::Request(Request::Subscribe)).await?;
@@ -148,7 +150,7 @@ impl Step {
         Ok((StreamReader { reading, writing: None }, StreamWriter { writing }))
     }
 
-    /// Looks on: hears of the step's events, first of its state, and gets a copy of what its tasks write from now on.
+    /// Watches the step: receives its state, its events, and a copy of the output from here on.
     ///
     /// # Errors
     /// The system's error, as of [`attach`](Step::attach).
@@ -159,7 +161,7 @@ impl Step {
         Ok(StreamReader { reading, writing: Some(writing) })
     }
 
-    /// What its tasks here have used until now, and its processes.
+    /// Returns the usage of the step's tasks here so far, and its processes.
     ///
     /// # Errors
     /// The system's error, as of [`attach`](Step::attach).
@@ -177,7 +179,7 @@ impl Step {
         }
     }
 
-    /// Ties this part of the step, the first, to the one on another node.
+    /// Connects this part of the step, on its first node, to the part on another node.
     ///
     /// # Errors
     /// The system's error, as of [`attach`](Step::attach).
@@ -185,7 +187,7 @@ impl Step {
         self.tied(Request::Peer { node, part }).await
     }
 
-    /// Ties this part of the step to the first one.
+    /// Connects this part of the step to the part on its first node.
     ///
     /// # Errors
     /// The system's error, as of [`attach`](Step::attach).
@@ -200,14 +202,15 @@ impl Step {
     }
 }
 
-/// Messages of this part of a step to the one on another node.
+/// Receives messages of this part of a step to the part on another node.
 #[derive(Debug)]
 pub struct PeerReader {
     reading: Reading,
 }
 
 impl PeerReader {
-    /// The next message; `None` when spurstepd is gone or has closed the connection. Loses nothing if it is cancelled.
+    /// Returns the next message; `None` if spurstepd is gone or has closed the connection. Safe to cancel: no
+    /// message is lost.
     ///
     /// # Errors
     /// The system's error if the connection broke.
@@ -222,14 +225,14 @@ impl PeerReader {
     }
 }
 
-/// Messages to this part of a step from the one on another node.
+/// Sends messages of the part on another node to this part of a step.
 #[derive(Debug)]
 pub struct PeerWriter {
     writing: Writing,
 }
 
 impl PeerWriter {
-    /// Passes a message on.
+    /// Passes a message to spurstepd.
     ///
     /// # Errors
     /// The system's error if the connection broke.
@@ -247,12 +250,13 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// A launcher that runs the program `shim`, keeps its attempts in `spool` and holds steps together by `groups`.
+    /// Returns a launcher that runs the program `shim`, keeps attempts in `spool`, and contains steps in
+    /// `groups`.
     pub fn new(shim: PathBuf, spool: Arc<Spool>, groups: Option<Groups>) -> Launcher {
         Launcher { fork_server: Arc::new(ForkServer::new(shim)), spool, groups }
     }
 
-    /// Starts a spurstepd for an attempt that is marked as spawning, and hands it the order.
+    /// Starts a spurstepd for an attempt that is marked as spawning, and sends it the order.
     ///
     /// # Errors
     /// [`LaunchError`] if no process could be started; no user code ran or will run.
@@ -261,12 +265,12 @@ impl Launcher {
         let directory = self.spool.directory(attempt);
         mark_environment(&mut launch.environment, &directory);
         launch.order.directory.clone_from(&directory);
-        // Whoever connects from here on is served by the new spurstepd, first of all this order.
+        // The new spurstepd serves every connection from here on, this order first.
         let listener = self.spool.noted(listen(&directory))?;
         let opened = self.spool.noted(File::open(&directory))?;
         let ours = connect(&directory).await?;
         let fork_server = Arc::clone(&self.fork_server);
-        // To wait for a fork is not a thing for a thread that serves others.
+        // A fork blocks, so it must not run on a thread of the runtime.
         let forked = tokio::task::spawn_blocking(move || fork_server.fork(&listener, &opened));
         let forked = forked.await.map_err(io::Error::other)?;
         let path = self.fork_server.program().to_owned();
@@ -274,11 +278,11 @@ impl Launcher {
         Ok(self.follow(attempt, ours, Frame::Launch(Box::new(launch))))
     }
 
-    /// Has a process read a file as a user. Returns the end of the socket on which the process answers
+    /// Starts a process that reads a file as a user. Returns the socket on which the process answers
     /// ([`ReadOrder::OPENED`], [`ReadOrder::REFUSED`]).
     ///
     /// # Errors
-    /// The system's error if no process could be made.
+    /// The system's error if no process could be created.
     pub async fn read(&self, order: &ReadOrder) -> io::Result<UnixStream> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
@@ -291,8 +295,7 @@ impl Launcher {
         Ok(socket)
     }
 
-    /// Takes up a step that an earlier spurd started. If it ends or turns out to be lost in this moment, the
-    /// events say so.
+    /// Follows a step that an earlier spurd started. If the step is ending or lost, its events say so.
     pub async fn resume(&self, attempt: StepAttempt) -> (Step, mpsc::Receiver<StepEvent>) {
         match connect(&self.spool.directory(attempt)).await {
             Ok(stream) => self.follow(attempt, stream, Frame::Request(Request::Subscribe)),
@@ -307,10 +310,10 @@ impl Launcher {
         }
     }
 
-    /// Kills what is left of attempts that were found lost, and waits until it is gone.
+    /// Kills the remaining processes of lost attempts, and waits until they are gone.
     ///
     /// # Errors
-    /// What the system refused.
+    /// Fails if the kernel refuses.
     pub async fn bury(&self, lost: Vec<StepAttempt>) -> io::Result<()> {
         if lost.is_empty() {
             return Ok(());
@@ -324,7 +327,7 @@ impl Launcher {
         Follower { attempt, spool: Arc::clone(&self.spool), groups: self.groups.clone(), events }
     }
 
-    /// The way to a step that has ended: what it wrote may still be read.
+    /// Returns a handle on a step that has ended, whose output may still be read.
     pub fn ended(&self, attempt: StepAttempt) -> Step {
         let (requests, _) = mpsc::channel(1);
         Step { attempt, directory: self.spool.directory(attempt), requests }
@@ -345,12 +348,12 @@ impl Launcher {
     }
 }
 
-/// Gives every process of the attempt the variable by which it is recognised.
+/// Adds the variable by which the processes of the attempt are recognised.
 fn mark_environment(environment: &mut Vec<u8>, directory: &Path) {
     environment.extend_from_slice(format!("{ATTEMPT_VARIABLE}={}\0", directory.display()).as_bytes());
 }
 
-/// Makes the control socket of an attempt.
+/// Creates the control socket of an attempt.
 fn listen(directory: &Path) -> io::Result<std::os::unix::net::UnixListener> {
     match std::fs::remove_file(directory.join(CONTROL_SOCKET)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -368,7 +371,7 @@ async fn connect(directory: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(path).await
 }
 
-/// A path to the control socket that is short enough for one, good while the descriptor is open.
+/// Returns a path to the control socket that fits into a socket address, valid while the descriptor is open.
 fn short_path(directory: &Path) -> io::Result<(OwnedFd, String)> {
     let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
     let directory = rustix::fs::open(directory, flags, rustix::fs::Mode::empty())?;
@@ -376,7 +379,7 @@ fn short_path(directory: &Path) -> io::Result<(OwnedFd, String)> {
     Ok((directory, path))
 }
 
-/// Follows one step from its order, or from where it is found, to its last event.
+/// Follows one step, from its order or from its discovery, to its last event.
 struct Follower {
     attempt: StepAttempt,
     spool: Arc<Spool>,
@@ -400,13 +403,13 @@ impl Follower {
             Some(_) | None => {}
         }
         match last {
-            // If nobody listens any more, spurd is stopping, and the record stays in the spool.
+            // Without a receiver spurd is stopping, and the record stays in the spool.
             Some(last) => drop(self.events.send(last).await),
             None => self.conclude().await,
         }
     }
 
-    /// Passes events on until the last one, which it returns; `None` if the connection ends without.
+    /// Passes on all events but the last, which it returns; `None` if the connection ends first.
     async fn read(&self, reading: &mut Reading) -> Option<StepEvent> {
         loop {
             let event = match reading.receive().await {
@@ -439,7 +442,7 @@ impl Follower {
         }
     }
 
-    /// Says how an attempt ended whose spurstepd does not say so itself.
+    /// Reports the end of an attempt whose spurstepd does not report it.
     async fn conclude(self) {
         let Follower { attempt, spool, groups, events } = self;
         let found = tokio::task::spawn_blocking(move || {
@@ -457,7 +460,7 @@ impl Follower {
                 StepEvent::Lost
             }
         };
-        // Nobody listens any more: spurd is stopping, and the spool says the same to the next one.
+        // Without a receiver spurd is stopping, and the spool tells the next spurd the same.
         let _ = events.send(last).await;
     }
 }
@@ -468,14 +471,14 @@ async fn forward(mut writing: Writing, first: Frame, mut asked: mpsc::Receiver<R
     while let Some(request) = asked.recv().await {
         writing.send(&Frame::Request(request)).await?;
     }
-    // Every handle is dropped; the step goes on, and so does whoever reads its events.
+    // All handles are dropped; the step goes on, and so does the reader of its events.
     std::future::pending().await
 }
 
-/// Kills what lost attempts left and waits until it is gone.
+/// Kills the remaining processes of lost attempts, and waits until they are gone.
 ///
-/// The processes are known by their control group and by a variable of their environment. One that threw that away
-/// escapes where there are no control groups.
+/// The processes are found by their control group and by a variable of their environment. Without control
+/// groups, a process that removed the variable escapes.
 fn bury(lost: &[StepAttempt], spool: &Spool, groups: Option<&Groups>) -> io::Result<()> {
     if let Some(groups) = groups {
         lost.iter().try_for_each(|&attempt| groups.kill(attempt))?;
@@ -500,7 +503,7 @@ fn bury(lost: &[StepAttempt], spool: &Spool, groups: Option<&Groups>) -> io::Res
     }
 }
 
-/// A control connection as its two directions.
+/// Splits a control connection into its two directions.
 fn wire(stream: UnixStream) -> (Reading, Writing) {
     let (reading, writing) = stream.into_split();
     (Reading { half: reading, received: Vec::new() }, Writing { half: writing })
@@ -513,7 +516,8 @@ struct Reading {
 }
 
 impl Reading {
-    /// The next frame; `None` when the peer has closed the connection. Loses nothing if it is cancelled.
+    /// Returns the next frame; `None` if the peer has closed the connection. Safe to cancel: no frame is
+    /// lost.
     async fn receive(&mut self) -> io::Result<Option<Frame>> {
         loop {
             if let Some((frame, length)) = Frame::decode(&self.received)? {
@@ -523,7 +527,7 @@ impl Reading {
             match self.half.read_buf(&mut self.received).await {
                 Ok(0) => return Ok(None),
                 Ok(_) => {}
-                // It closed its end before it had read everything of ours.
+                // The peer closed its end before it had read everything.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
                 Err(error) => return Err(error),
             }
@@ -544,30 +548,30 @@ impl Writing {
     }
 }
 
-/// What the reader of a step's streams receives.
+/// An event on the streams of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamEvent {
-    /// Bytes of a task.
+    /// Output of a task.
     Output(OutputPart),
     /// The tasks that still read have taken the input below this offset.
     InputTaken(u64),
-    /// Something happened in the step; the last word is [`Event::Ended`], before or after the end of its streams.
+    /// An event of the step; the last is [`Event::Ended`], before or after the end of the streams.
     Step(Event),
-    /// Somebody else has taken over the streams.
+    /// Another client has taken over the streams.
     Detached,
 }
 
-/// Where a step's output comes from.
+/// Receives the output and events of a step.
 #[derive(Debug)]
 pub struct StreamReader {
     reading: Reading,
-    /// Of one that only looks on; the connection is open as long as both of its halves are.
+    /// The sending half of a watcher's connection, which stays open only while both halves exist.
     #[expect(dead_code, reason = "it is kept for its drop")]
     writing: Option<Writing>,
 }
 
 impl StreamReader {
-    /// The next thing that happens; `None` when spurstepd is gone. Loses nothing if it is cancelled.
+    /// Returns the next event; `None` if spurstepd is gone. Safe to cancel: no event is lost.
     ///
     /// # Errors
     /// The system's error if the connection broke.
@@ -585,24 +589,24 @@ impl StreamReader {
     }
 }
 
-/// Where a step's input goes, and what was read of its output. What is sent to a step that is over is dropped.
+/// Sends input, requests and acknowledgements of output to a step. Frames to a step that is over are dropped.
 #[derive(Debug)]
 pub struct StreamWriter {
     writing: Writing,
 }
 
 impl StreamWriter {
-    /// Sends input; no more than [`INPUT_WINDOW`](super::message::INPUT_WINDOW) may be under way.
+    /// Sends input; at most [`INPUT_WINDOW`](super::message::INPUT_WINDOW) bytes may be unacknowledged.
     pub async fn input(&mut self, part: InputPart) {
         self.send(Frame::Input(part)).await;
     }
 
-    /// Asks something of the step.
+    /// Sends a request to the step.
     pub async fn request(&mut self, request: Request) {
         self.send(Frame::Request(request)).await;
     }
 
-    /// Says how much of a task's output has been taken for good.
+    /// Acknowledges the output of a task below `offset`, so that the step may discard it.
     pub async fn acknowledge(&mut self, task: u32, stream: Stream, offset: u64, end: bool) {
         self.send(Frame::Ack(Ack::Output { task, stream, offset, end })).await;
     }

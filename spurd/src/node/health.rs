@@ -1,5 +1,4 @@
-//! The site's program that looks after the node: it finds out whether something is wrong, and drains the node by `scontrol`
-//! itself.
+//! The site's health check program, which drains the node by `scontrol` if something is wrong.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +10,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::prolog;
 use crate::settings::Settings;
 
-/// How long it may take, as with Slurm.
+/// Longest run time of the program, as in Slurm.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs the program once, if there is one.
+/// Runs the program once, if one is configured.
 async fn check(settings: &Settings) {
     let Some(path) = &settings.agent.health_check_program else { return };
     if let Err(why) = prolog::program(path, settings, Vec::new(), LIMIT).run().await {
@@ -22,11 +21,13 @@ async fn check(settings: &Settings) {
     }
 }
 
-/// Somebody who wants to know how the node stands with the controller; who breaks off is not answered.
+/// Requests the node's standing at the controller; the sender is dropped without an answer if the stream
+/// breaks.
 pub(crate) type StandingWanted = oneshot::Sender<v1::Standing>;
 
-/// Runs it once now, and then as often as the configuration says, where the node is in a state that it names; who talks to
-/// the controller is asked for that.
+/// Runs the program once, then repeats it at the configured interval while the node is in a configured state.
+///
+/// The returned receiver yields requests for the node's standing, which the stream to the controller answers.
 pub(crate) async fn look_after(settings: watch::Receiver<Arc<Settings>>) -> mpsc::Receiver<StandingWanted> {
     let now = Arc::clone(&settings.borrow());
     check(&now).await;
@@ -35,7 +36,7 @@ pub(crate) async fn look_after(settings: watch::Receiver<Arc<Settings>>) -> mpsc
     asked
 }
 
-/// Whether the node is in a state in which its health is looked at; it waits until a controller says so.
+/// Waits for the node's standing, and returns true if the program runs in that state.
 async fn is_due(states: &[HealthState], controller: &mpsc::Sender<StandingWanted>) -> bool {
     if states.is_empty() || states == [HealthState::StartOnly] {
         return states.is_empty();
@@ -44,7 +45,7 @@ async fn is_due(states: &[HealthState], controller: &mpsc::Sender<StandingWanted
     if controller.send(wanted).await.is_err() {
         return false;
     }
-    // With the connection the answer is lost, and the next time will do.
+    // A broken connection loses the answer; the next interval asks again.
     let Ok(v1::Standing { busy, full, drained }) = answer.await else { return false };
     states.iter().any(|state| state.is_of(busy, full, drained))
 }

@@ -1,8 +1,8 @@
-//! Directories that each job has to itself on this node, as Slurm's plugin `job_container/tmpfs` makes them: what a job
-//! writes to `/tmp` nobody else sees, and it is gone with the job.
+//! Private directories for each job, as Slurm's plugin `job_container/tmpfs` makes them: no other job sees
+//! what a job writes to `/tmp`, and it is removed with the job.
 //!
-//! They lie below the base path, one directory for each attempt; each step of the attempt sees them in place of the
-//! host's. `/dev/shm` is in memory: for it a file system of its own is mounted there.
+//! The directories are below the base path, one for each attempt; each step of the attempt has them mounted
+//! over the host's. `/dev/shm` is in memory: each job has a tmpfs of its own for it.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder};
@@ -18,25 +18,25 @@ use spur_core::model::config::AgentLocal;
 use step_wire::attempt::file_name;
 use step_wire::order::{Identity, PrivateDirectory};
 
-/// The directory that is in memory.
+/// The directory that is kept in memory.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Makes and removes the private directories of jobs.
+/// Creates and removes the private directories of jobs.
 #[derive(Clone, Debug)]
 pub(crate) struct JobContainers {
-    /// Where those of this node lie.
+    /// Directory that holds those of this node's jobs.
     base: PathBuf,
-    /// What jobs see their own of.
+    /// Paths over which a job's private directories are mounted.
     targets: Arc<[PathBuf]>,
-    /// Steps of a job may begin at once, and one makes the directories.
+    /// Held while directories are created: steps of a job may start at the same time.
     making: Arc<Mutex<()>>,
 }
 
 impl JobContainers {
-    /// Those that `[agent]` asks for; `None` if it asks for none.
+    /// Prepares the directories that `[agent]` configures; `None` if it configures none.
     ///
     /// # Errors
-    /// Why there cannot be any, for people.
+    /// Explains why jobs cannot have private directories, for users.
     pub(crate) fn open(agent: &AgentLocal, node: &str, spool: &Path) -> anyhow::Result<Option<Self>> {
         let Some(path) = &agent.job_container_base_path else { return Ok(None) };
         if !rustix::process::geteuid().is_root() {
@@ -57,10 +57,10 @@ impl JobContainers {
         Ok(Some(Self { base, targets, making: Arc::default() }))
     }
 
-    /// Makes what a job has to itself, unless an earlier step of it has.
+    /// Creates a job's private directories, unless an earlier step of the job has.
     ///
     /// # Errors
-    /// What the system refused, with the directory.
+    /// Names the directory that could not be created, with the system's error.
     pub(crate) fn prepare(&self, attempt: Attempt, user: &Identity) -> io::Result<Vec<PrivateDirectory>> {
         let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         let job = self.base.join(file_name(attempt));
@@ -88,7 +88,7 @@ impl JobContainers {
         chown(source, Some(user.uid), Some(user.gid))
     }
 
-    /// Removes what a job has had. It may hold a great many files, which nobody waits for.
+    /// Removes a job's directories in the background, since they may hold very many files.
     pub(crate) fn remove(&self, attempt: Attempt) {
         let job = self.base.join(file_name(attempt));
         if job.exists() {
@@ -96,7 +96,8 @@ impl JobContainers {
         }
     }
 
-    /// Removes what jobs have left of which an earlier daemon did not hear that they were over.
+    /// Removes the directories of all attempts but these: an earlier daemon may have missed the end of their
+    /// jobs.
     pub(crate) fn keep_only(&self, attempts: impl Iterator<Item = Attempt>) {
         let kept: BTreeSet<String> = attempts.map(file_name).collect();
         let entries = fs::read_dir(&self.base).into_iter().flatten().filter_map(Result::ok);
@@ -108,11 +109,11 @@ impl JobContainers {
     }
 }
 
-/// Removes the directories of a job, without following what lies in them.
+/// Removes the directories of a job without following symbolic links.
 fn remove(job: &Path) {
     let parts = fs::read_dir(job).into_iter().flatten().filter_map(Result::ok);
     for part in parts {
-        // Only those that are in memory are mounted.
+        // Only the tmpfs directories are mounted; the others refuse.
         let _ = umount2(&part.path(), MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW);
     }
     if let Err(error) = fs::remove_dir_all(job) {

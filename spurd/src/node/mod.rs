@@ -1,4 +1,4 @@
-//! The node itself: what it has, whether it is healthy, and what holds its jobs apart.
+//! The node itself: its resources, its health, and the separation of its jobs.
 
 pub mod groups;
 pub(crate) mod health;

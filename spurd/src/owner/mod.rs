@@ -1,7 +1,7 @@
-//! The one task that owns what the node knows: it feeds [`Compute`] and carries out what that says.
+//! The owner: the one task that owns the node's state. It feeds [`Compute`] and carries out the effects.
 //!
-//! Everything reaches it through one queue. It waits for nothing but that queue: prolog, epilog and steps run in tasks
-//! of their own and come back as messages.
+//! Everything reaches the owner through one queue, and it waits for nothing else. Prolog, epilog and steps
+//! run in tasks of their own, which report back as messages.
 
 pub(crate) mod register;
 mod report;
@@ -38,50 +38,51 @@ use crate::prolog;
 use crate::settings::Settings;
 use crate::spool::Spool;
 
-/// How many messages may wait for the owner.
+/// Capacity of the owner's queue.
 pub(crate) const QUEUE: usize = 1024;
 
-/// How long a step may take to say what it uses.
+/// Longest wait for a step's answer about its usage.
 const USAGE_WAIT: Duration = Duration::from_secs(2);
 
-/// How long the program that boots the host may take to see to that.
+/// Longest run time of the program that reboots the host.
 const BOOT_LIMIT: Duration = Duration::from_secs(600);
 
-/// The answer to a client that launches a step: the live step, or why there is none.
+/// The answer to a client that launches a step: the live step, or the reason why there is none.
 pub(crate) type LaunchAnswer = oneshot::Sender<Result<Step, NotLaunched>>;
 
-/// Why a step is not launched.
+/// The reason why a step is not launched.
 pub(crate) enum NotLaunched {
-    /// Its credential is not good any more; another one may be.
+    /// The credential has expired; a new one may work.
     Expired(String),
-    /// Anything else.
+    /// The launch failed for any other reason.
     Failed(String),
 }
 
-/// What reaches the owner.
+/// A message to the owner.
 pub(crate) enum Message {
-    /// The controller orders something.
+    /// An order of the controller.
     Order(Box<v1::order::Order>),
-    /// A stream to the controller is open; what is sent to `uplink` goes up. Answers what the node holds.
+    /// A stream to the controller is open and sends what comes through `uplink`. `held` gets the attempts and
+    /// reports for the registration.
     Connected { uplink: mpsc::UnboundedSender<v1::NodeMessage>, held: oneshot::Sender<Holdings> },
     /// A client launches a step.
     LaunchStep { prepared: Box<Prepared>, issued_ms: i64, answer: LaunchAnswer },
     /// A client looks for a live step.
     Find { step: StepAttempt, answer: oneshot::Sender<Option<Step>> },
-    /// Something that the owner started is over.
+    /// An input for [`Compute`], such as the end of a step or of a site program.
     Told(Input),
     /// The configuration was read again.
     Settings(Arc<Settings>, Arc<NodeFacts>),
 }
 
-/// What a registration says of attempts.
+/// The attempts and reports that a registration names.
 pub(crate) struct Holdings {
     pub(crate) attempts: Vec<v1::HeldAttempt>,
     /// Reports that no controller has acknowledged, oldest first.
     pub(crate) reports: Vec<v1::Report>,
 }
 
-/// What the owner works with.
+/// The parts of the daemon that the owner uses.
 pub(crate) struct Tools {
     pub(crate) settings: Arc<Settings>,
     pub(crate) facts: Arc<NodeFacts>,
@@ -90,12 +91,12 @@ pub(crate) struct Tools {
     pub(crate) groups: Option<Groups>,
     pub(crate) containers: Option<JobContainers>,
     pub(crate) clock: Arc<ControllerClock>,
-    /// The keys of the cluster, as they are now.
+    /// The keys of the cluster in force; `None` without authentication.
     pub(crate) keyring: Option<Keyring>,
 }
 
 impl Tools {
-    /// Who speaks for the steps of this node to other nodes.
+    /// Returns the connector through which steps of this node reach other nodes.
     fn speaker(&self) -> Speaker {
         Speaker {
             node: self.facts.name.clone(),
@@ -118,19 +119,19 @@ pub(crate) struct Owner {
     pending: BTreeMap<StepAttempt, Pending>,
     running: BTreeMap<StepAttempt, mpsc::UnboundedSender<Control>>,
     uplink: Option<mpsc::UnboundedSender<v1::NodeMessage>>,
-    /// What the user is told when the attempt is terminated.
+    /// The controller's reason for the termination of an attempt, for the user's notice.
     causes: BTreeMap<Attempt, String>,
-    /// What is over, for as long as there may be credentials for it.
+    /// Attempts that are over, for as long as their credentials may be valid.
     ended: Ended,
-    /// The program that boots the host, since it was first run.
+    /// The run of the program that reboots the host, if it was ever started.
     booting: Option<JoinHandle<()>>,
 }
 
 impl Owner {
-    /// The owner of what an earlier spurd left in the spool, and the way to it.
+    /// Recovers the state that an earlier spurd left in the spool, and returns the owner and its queue.
     ///
     /// # Errors
-    /// What the file system refused.
+    /// Fails if the spool cannot be read, or if remaining processes cannot be killed.
     pub(crate) async fn recover(
         tools: Tools,
     ) -> std::io::Result<(Owner, mpsc::Sender<Message>, mpsc::Receiver<Message>)> {
@@ -139,7 +140,7 @@ impl Owner {
             let lost = job.steps.iter().filter(|(_, end)| *end == Some(StepEnd::Lost));
             lost.map(|(step, _)| StepAttempt { attempt: job.attempt, step: *step })
         });
-        // An attempt is not reported as over while something of it may still run.
+        // An attempt must not be reported as over while any of its processes may still run.
         tools.launcher.bury(lost.collect()).await?;
         if let Some(containers) = &tools.containers {
             containers.keep_only(found.iter().map(|job| job.attempt));
@@ -169,7 +170,7 @@ impl Owner {
         Ok((owner, inbox, messages))
     }
 
-    /// Works until every sender of messages is gone.
+    /// Handles messages until every sender is gone.
     pub(crate) async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
         while let Some(message) = messages.recv().await {
             self.receive(message);
@@ -202,7 +203,8 @@ impl Owner {
             Message::Told(input) => {
                 if let Input::StepEnded { attempt, step, end } = &input {
                     self.running.remove(&StepAttempt { attempt: *attempt, step: *step });
-                    // A job that has this node alone is over without a word of the controller, whose word counts more.
+                    // A job on this node alone ends without an order of the controller; an order's outcome
+                    // takes precedence.
                     if !self.causes.contains_key(attempt) {
                         let (is_batch, exit) = (*step == StepId::BATCH, end.exit());
                         self.note_end(*attempt, |known| program::of_end_after(known, is_batch, exit));
@@ -218,19 +220,19 @@ impl Owner {
         }
     }
 
-    /// Answers with a handle of the step, which may have ended: its output may still be there.
+    /// Answers with a handle on the step; the handle of an ended step still gives access to its output.
     fn find(&self, step: StepAttempt, answer: oneshot::Sender<Option<Step>>) {
         let mut asked = Control::Handle(answer);
         if let Some(control) = self.running.get(&step) {
             match control.send(asked) {
                 Ok(()) => return,
-                // It has just ended, and its end has not come here yet.
+                // The step has just ended, and its end has not reached the owner yet.
                 Err(mpsc::error::SendError(unsent)) => asked = unsent,
             }
         }
         let Control::Handle(answer) = asked else { return };
         let known = self.compute.knows(step.attempt, step.step);
-        // Whoever asked may be gone.
+        // A client that is gone needs no answer.
         drop(answer.send(known.then(|| self.tools.launcher.ended(step))));
     }
 
@@ -248,8 +250,8 @@ impl Owner {
             return;
         }
         for told in reports {
-            // A controller of an earlier release does not look for reports in the registration. If the stream is gone
-            // already, the next one gets them all.
+            // A controller of an earlier release does not read reports in the registration. If the stream is
+            // gone already, the next one gets all reports.
             let _ = uplink.send(report::message(Up::Report(told)));
         }
         self.uplink = Some(uplink);
@@ -322,7 +324,7 @@ impl Owner {
         }
     }
 
-    /// Asks the steps of attempts what they use, and passes that on.
+    /// Collects the usage of the steps of attempts, and sends it to the controller.
     fn tell_usage(&self, query: v1::UsageQuery) {
         let Some(uplink) = self.uplink.clone() else { return };
         let attempts: Vec<Attempt> = query.attempts.into_iter().map(convert::agent::attempt).collect();
@@ -333,13 +335,13 @@ impl Owner {
             let mut steps = Vec::new();
             for step in asked {
                 let answer = tokio::time::timeout(USAGE_WAIT, async { launcher.ended(step).usage().await });
-                // One that says nothing is just ending, or stands still.
+                // A step without an answer is ending, or does not respond.
                 if let Ok(Ok(used)) = answer.await {
                     steps.push(report::step_usage(step, used));
                 }
             }
             let answer = v1::UsageAnswer { id: query.id, steps };
-            // A stream that is gone takes nobody's answer.
+            // Nobody waits for the answer once the stream is gone.
             let _ = uplink.send(report::message(v1::node_message::Message::Usage(answer)));
         });
     }
@@ -367,7 +369,7 @@ impl Owner {
         }
     }
 
-    /// Whether a credential that was issued then allows a launch.
+    /// Checks that a credential issued at `issued_ms` still allows a launch.
     fn credential(&self, attempt: Attempt, issued_ms: i64) -> Result<(), String> {
         let time = self.tools.clock.now_and_start();
         let (now, start) = time.ok_or("no controller has welcomed this node since its daemon started")?;
@@ -391,7 +393,7 @@ impl Owner {
         self.tell(input);
     }
 
-    /// Keeps for the epilog how the job ends, from what is kept of the job.
+    /// Stores for the epilog how the job ends; `how` computes the variables from those of the job.
     fn note_end(&self, attempt: Attempt, how: impl FnOnce(&[(String, String)]) -> Vec<(String, String)>) {
         if self.tools.settings.agent.epilog.is_empty() {
             return;
@@ -434,7 +436,7 @@ impl Owner {
                 }
                 Effect::Report { id, attempt, report } => {
                     if let Some(uplink) = &self.uplink {
-                        // A stream that is gone: the next one gets every report that is not acknowledged.
+                        // If the stream is gone, the next one gets every report that is not acknowledged.
                         let _ = uplink.send(report::report(id, attempt, &report));
                     }
                 }
@@ -482,7 +484,7 @@ impl Owner {
 
     fn ask(&self, step: StepAttempt, request: Request) {
         if let Some(control) = self.running.get(&step) {
-            // A step that is just ending has nothing left to ask.
+            // A step that is just ending needs no request.
             let _ = control.send(Control::Ask(request));
         }
     }
@@ -495,7 +497,7 @@ impl Owner {
         self.ask(step, Request::Terminate { kill_wait_ms: kill.then_some(0), notice });
     }
 
-    /// Runs the program that boots this host again, unless it is under way.
+    /// Runs the program that reboots this host, unless it is running already.
     fn reboot(&mut self) {
         let settings = &self.tools.settings;
         if self.booting.as_ref().is_some_and(|under_way| !under_way.is_finished()) {
@@ -533,13 +535,13 @@ impl Owner {
             } else {
                 Input::EpilogDone { attempt, error }
             };
-            // Without an owner spurd is stopping; the next one runs what is missing.
+            // Without an owner spurd is stopping; the next spurd runs the missing programs.
             let _ = inbox.send(Message::Told(told)).await;
         });
     }
 }
 
-/// Which programs the configuration has run around jobs.
+/// Returns the site programs that run around jobs according to the configuration.
 fn site(settings: &Settings) -> Site {
     Site { prolog: !settings.agent.prolog.is_empty(), epilog: !settings.agent.epilog.is_empty() }
 }

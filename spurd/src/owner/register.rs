@@ -1,7 +1,8 @@
-//! The stream to the controller: opened by the node, and opened again for as long as the node lives.
+//! The stream to the controller, which the node opens, and opens again for as long as spurd lives.
 //!
-//! Registration says what the node has and which attempts it holds; orders come down, heartbeats and reports go up.
-//! Orders of another history, or of a reign that is over, are refused by leaving the one who gives them.
+//! The registration names the node's resources and the attempts that it holds. Orders come down the stream;
+//! heartbeats and reports go up. A controller whose orders are of another history, or of a reign that is
+//! over, is refused and left.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,16 +34,17 @@ use crate::owner::{Holdings, Message};
 use crate::settings::{self, Settings};
 use crate::spool::Spool;
 
-/// The first pause before the controller is tried again, and the longest.
+/// The first and the longest pause between attempts to reach the controller.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
-/// The longest pause where there are several controllers, of which another one may have taken over.
+/// The longest pause with several controllers, since another one may have taken over.
 const LONGEST_AMONG: Duration = Duration::from_secs(1);
-/// How long the controller may take to answer a registration.
+/// Longest wait for the controller's answer to a registration.
 const WELCOME: Duration = Duration::from_secs(60);
 
 /// The node's side of the stream.
 pub(crate) struct Registrar {
-    /// What holds steps together here and what limits what.
+    /// The containment of steps, in the notation of
+    /// [`Groups::describe`](crate::node::groups::Groups::describe).
     pub(crate) containment: String,
     pub(crate) settings: watch::Receiver<Arc<Settings>>,
     pub(crate) inventory: Arc<Inventory>,
@@ -51,13 +53,13 @@ pub(crate) struct Registrar {
     /// `host:port` of the node's service, for clients.
     pub(crate) address: String,
     pub(crate) started: i64,
-    /// What tells this daemon from every other.
+    /// Random name that distinguishes this process from every other spurd.
     pub(crate) instance: String,
     pub(crate) clock: Arc<ControllerClock>,
     pub(crate) inbox: mpsc::Sender<Message>,
 }
 
-/// Why a stream ended.
+/// The reason why a stream ended.
 #[derive(Debug, thiserror::Error)]
 enum StreamError {
     #[error("cannot be reached: {0}")]
@@ -89,7 +91,7 @@ impl From<tonic::Status> for StreamError {
 }
 
 impl StreamError {
-    /// The number of the controller that leads, where a standby has said so.
+    /// Returns the index of the leading controller, if a standby has named it.
     fn leader(&self, controllers: &[HostPort]) -> Option<usize> {
         let StreamError::Broken(status) = self else { return None };
         let leader = refusal::leader_of(status)??;
@@ -97,21 +99,21 @@ impl StreamError {
     }
 }
 
-/// Which controller is attended, and what has come of it.
+/// The controller to which a stream was opened, and the outcome.
 struct Attended {
-    /// Its number in the configuration.
+    /// Index of the controller in the configuration.
     number: usize,
-    /// Whether it has welcomed this node.
+    /// True if the controller has welcomed this node.
     welcomed: bool,
 }
 
 impl Registrar {
-    /// Keeps a stream to one of the controllers until one of them, or the end of the owner, ends the daemon.
+    /// Keeps a stream to one of the controllers, until a controller shuts spurd down or the owner ends.
     pub(crate) async fn run(mut self, mut asked: mpsc::Receiver<StandingWanted>) {
         let mut pause = PAUSES.0;
-        // The same trouble with a controller is told once.
+        // The last message logged about each controller, so that the same trouble is logged once.
         let mut said: BTreeMap<HostPort, String> = BTreeMap::new();
-        // The number of the controller that is dialled next, and how many were tried since the last pause.
+        // Index of the next controller to dial, and the number tried since the last pause.
         let (mut next, mut tried) = (0, 0);
         loop {
             let settings = Arc::clone(&self.settings.borrow_and_update());
@@ -150,7 +152,7 @@ impl Registrar {
         }
     }
 
-    /// One stream from its opening to its end; `Ok` if the configuration has changed.
+    /// Runs one stream from its opening to its end; `Ok` if the configuration has changed.
     async fn attend(
         &self,
         settings: &Settings,
@@ -169,7 +171,7 @@ impl Registrar {
         let connected = Message::Connected { uplink, held };
         self.inbox.send(connected).await.map_err(|_| StreamError::Stopping)?;
         let hello = self.hello(settings, holds.await.map_err(|_| StreamError::Stopping)?);
-        // Bounded by what the node holds: every report is in it at most once.
+        // The node's holdings bound this queue: it contains every report at most once.
         let (up, upwards) = mpsc::unbounded_channel();
         let send = |message: v1::NodeMessage| up.send(message).map_err(|_| StreamError::Ended);
         send(report::message(Up::Hello(hello)))?;
@@ -190,7 +192,7 @@ impl Registrar {
             tokio::select! {
                 order = self.next_order(&mut orders) => match order? {
                     v1::order::Order::Standing(standing) => {
-                        // Who has not waited is gone.
+                        // A health check that has stopped waiting needs no answer.
                         let _ = standing_wanted.take().map(|wanted| wanted.send(standing));
                     }
                     v1::order::Order::Ping(_) => send(report::message(Up::Pong(v1::Pong {})))?,
@@ -200,8 +202,8 @@ impl Registrar {
                     }
                 },
                 Some(report) = reports.recv() => {
-                    // A launch that the disk prevented is understood by who knows of the disk; an operator may have put
-                    // the node back into service meanwhile.
+                    // The controller must know of the disk's fault before it hears of a launch that failed
+                    // for it. An operator may have returned the node to service meanwhile.
                     if condition.take() || !self.spool.fault().is_empty() {
                         send(self.heartbeat())?;
                     }
@@ -218,7 +220,7 @@ impl Registrar {
         }
     }
 
-    /// Takes the first answer of a controller. Nothing changes here unless it is one that this node obeys.
+    /// Checks the controller's first answer, and changes nothing unless this node obeys that controller.
     fn welcomed(&self, mut first: v1::Order) -> Result<v1::Welcome, StreamError> {
         let welcome = match first.order.take() {
             Some(v1::order::Order::Welcome(welcome)) => welcome,
@@ -242,7 +244,7 @@ impl Registrar {
         Ok(welcome)
     }
 
-    /// Takes note of what every order says of the controller.
+    /// Stores the controller's time, entry number and job number of an order.
     fn heed(&self, order: &v1::Order) {
         self.clock.set(order.now_ms);
         self.spool.tell(order.seq, order.last_job);
@@ -307,14 +309,14 @@ impl Registrar {
     }
 }
 
-/// Where this daemon shows who it is, and what it expects of a controller.
+/// Returns a dialer with this daemon's key that accepts only the controller's key.
 fn dialer(settings: &Settings) -> Dialer {
     let Some(keys) = &settings.keys else { return Dialer::believing() };
     let own = keys.own(&Role::Node(settings.name.as_str().into())).into_iter().next();
     Dialer::expecting(&keys.public(&Role::Controller), own)
 }
 
-/// Who this daemon is, for the controller.
+/// Returns a token that identifies this daemon to the controller.
 fn token(settings: &Settings) -> String {
     let claims = v1::TokenClaims {
         uid: rustix::process::geteuid().as_raw(),
@@ -331,7 +333,7 @@ fn token(settings: &Settings) -> String {
     }
 }
 
-/// Seconds since 1970.
+/// Returns this host's time in seconds since the Unix epoch.
 pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
 }

@@ -1,4 +1,4 @@
-//! What the node says to the controller, as it crosses the wire.
+//! Messages of the node to the controller, encoded for the wire.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ use step_wire::attempt::StepAttempt;
 
 use crate::launcher::Used;
 
-/// What a step uses.
+/// Encodes the usage of a step.
 pub(crate) fn step_usage(step: StepAttempt, used: Used) -> v1::StepUsage {
     let Used { usage, pids, tasks } = used;
     let (ranks, task_pids) = tasks.into_iter().unzip();
@@ -26,18 +26,18 @@ pub(crate) fn step_usage(step: StepAttempt, used: Used) -> v1::StepUsage {
     }
 }
 
-/// The time by the wall's clock of this host, milliseconds since 1970.
+/// Returns the time of this host's wall clock, in milliseconds since the Unix epoch.
 fn wall_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// A report with its number, as a message of the stream.
+/// Encodes a report with its number, as a message of the stream.
 pub(crate) fn report(id: u64, attempt: Attempt, report: &Report) -> v1::NodeMessage {
     message(v1::node_message::Message::Report(wire(id, attempt, report)))
 }
 
-/// A report with its number.
+/// Encodes a report with its number.
 pub(crate) fn wire(id: u64, attempt: Attempt, report: &Report) -> v1::Report {
     use v1::report::Report as Wire;
     let report = match report {

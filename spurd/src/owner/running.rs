@@ -1,4 +1,4 @@
-//! One task for each step of this node: from the marker in the spool to the last event.
+//! The task of one step of this node, from the marker in the spool to the last event.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ use crate::owner::uplink::{First, Speaker};
 use crate::owner::{LaunchAnswer, Message, NotLaunched};
 use crate::spool::Spool;
 
-/// What is wanted of a step that starts or runs.
+/// A request to the task of a step.
 #[derive(Debug)]
 pub(crate) enum Control {
-    /// Pass this on to it.
+    /// Pass a request on to the step.
     Ask(Request),
-    /// Who wants to talk to it gets a handle.
+    /// Send a handle on the step to a client that wants to talk to it.
     Handle(oneshot::Sender<Option<Step>>),
 }
 
@@ -38,13 +38,13 @@ pub(crate) struct Starting {
     pub(crate) speaker: Speaker,
 }
 
-/// The end of a step that did not start.
+/// Returns the end of a step that did not start.
 pub(crate) fn not_launched(message: String, node_fault: bool) -> StepEnd {
     StepEnd::NotLaunched { message, node_fault, exit: ExitCode::exited(1) }
 }
 
 impl Starting {
-    /// Starts the step and follows it to its end, which it tells the owner.
+    /// Starts the step, follows it to its end, and reports the end to the owner.
     pub(crate) async fn run(
         mut self,
         controlled: mpsc::UnboundedReceiver<Control>,
@@ -54,7 +54,7 @@ impl Starting {
         let (answer, speaker) = (self.answer.take(), self.speaker.clone());
         match self.start().await {
             Ok((handle, events)) => {
-                // A client that is gone meanwhile may come back and attach.
+                // A client that is gone meanwhile may return and attach.
                 drop(answer.map(|answer| answer.send(Ok(handle.clone()))));
                 follow(speaker, handle, events, controlled, inbox).await;
             }
@@ -92,17 +92,17 @@ impl Starting {
     }
 }
 
-/// An error with everything behind it, in one line.
+/// Formats an error with all its sources, on one line.
 fn whole(error: impl std::error::Error + Send + Sync + 'static) -> String {
     format!("{:#}", anyhow::Error::new(error))
 }
 
-/// The supplementary groups that this host knows for a user; only the primary one if it does not know the user.
+/// Returns the supplementary groups of a user on this host; only the primary group if the user is unknown.
 async fn groups_of(identity: Identity) -> Vec<u32> {
     if !Uid::effective().is_root() {
         return identity.groups;
     }
-    // A directory service may take its time.
+    // The name service may be slow, so the query must not block the runtime.
     let primary = identity.gid;
     let listed = tokio::task::spawn_blocking(move || {
         let name = std::ffi::CString::new(identity.user).ok()?;
@@ -112,8 +112,8 @@ async fn groups_of(identity: Identity) -> Vec<u32> {
     listed.map_or(vec![primary], |groups| groups.into_iter().map(Gid::as_raw).collect())
 }
 
-/// Follows a live step to its end, which it tells the owner. Where the step wants to speak to other nodes, `speaker`
-/// brings it there.
+/// Follows a live step and reports its end to the owner. `speaker` connects the step to its first node on
+/// demand.
 pub(crate) async fn follow(
     speaker: Speaker,
     step: Step,
@@ -124,7 +124,7 @@ pub(crate) async fn follow(
     let attempt = step.attempt();
     let mut tied = false;
     let answer = |answer: oneshot::Sender<Option<Step>>| {
-        // Whoever asked may be gone.
+        // A client that is gone needs no answer.
         drop(answer.send(Some(step.clone())));
     };
     let end = loop {
@@ -136,11 +136,11 @@ pub(crate) async fn follow(
                 },
                 Some(StepEvent::Stopped) => {
                     let told = Input::StepStopped { attempt: attempt.attempt, step: attempt.step };
-                    // Without an owner spurd is stopping, and nothing is launched any more.
+                    // Without an owner spurd is stopping, and launches nothing more.
                     let _ = inbox.send(Message::Told(told)).await;
                 }
                 Some(event) => if let Some(end) = last(attempt, event) { break end },
-                // spurd is stopping.
+                // Without events spurd is stopping.
                 None => return,
             },
             Some(control) = controlled.recv() => match control {
@@ -151,7 +151,7 @@ pub(crate) async fn follow(
             },
         }
     };
-    // Who asked for the step before it was over may still read what it has written.
+    // A client that asked for the step before its end may still read its output.
     controlled.close();
     while let Some(control) = controlled.recv().await {
         if let Control::Handle(asked) = control {
@@ -161,7 +161,7 @@ pub(crate) async fn follow(
     tell(&inbox, attempt, end).await;
 }
 
-/// The end that an event tells of, if it does.
+/// Returns the step's end if the event is its last.
 fn last(attempt: StepAttempt, event: StepEvent) -> Option<StepEnd> {
     match event {
         StepEvent::Started { .. }
@@ -183,7 +183,7 @@ fn last(attempt: StepAttempt, event: StepEvent) -> Option<StepEnd> {
 
 async fn tell(inbox: &mpsc::Sender<Message>, step: StepAttempt, end: StepEnd) {
     let told = Input::StepEnded { attempt: step.attempt, step: step.step, end };
-    // Without an owner spurd is stopping; the spool says the same to the next one.
+    // Without an owner spurd is stopping; the spool tells the next spurd the same.
     let _ = inbox.send(Message::Told(told)).await;
 }
 

@@ -1,4 +1,4 @@
-//! The way of a step on this node to the step's first node: kept open as long as the step lives, whatever breaks.
+//! The connection of a step on this node to the step's first node, which is opened again whenever it breaks.
 
 use std::io;
 use std::sync::Arc;
@@ -23,21 +23,21 @@ use tonic::metadata::MetadataValue;
 use crate::clock::ControllerClock;
 use crate::launcher::Step;
 
-/// For how long the first node may be away, e.g. because its daemon is restarted.
+/// Longest absence of the first node, e.g. while its daemon restarts.
 const PATIENCE: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How long a pass is good, in seconds by the controller's clock: for one connection, and for a node that has not heard of
-/// that yet.
+/// Validity of a pass, in seconds by the controller's clock: long enough for one connection, and for a node
+/// whose clock lags.
 const PASS_SECONDS: i64 = 600;
-/// How long the first node may take to close a connection after the last message of a step that has ended.
+/// Longest wait for the first node to close a connection after the last message of an ended step.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The code of a refusal by a node that knows nothing of a step, or whose part of it has ended.
 const NOT_RUNNING: &str = "ESLURMD_STEP_NOTRUNNING";
 /// Messages to the first node that may be under way.
 const QUEUE: usize = 8;
 
-/// Who speaks for this node's steps.
+/// Connects this node's steps to other nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Speaker {
     pub(crate) node: String,
@@ -49,23 +49,23 @@ pub(crate) struct Speaker {
 #[derive(Clone, Debug)]
 pub(crate) struct First {
     pub(crate) node: String,
-    /// `host:port` of its service.
+    /// `host:port` of the first node's service.
     pub(crate) address: String,
     /// The step there and the number of this node's part, where several steps run one program.
     pub(crate) of: Option<(StepAttempt, u32)>,
 }
 
-/// How one connection came to its end.
+/// The outcome of one connection.
 enum End {
     /// The step here is over.
     Over,
-    /// The first node has said no.
+    /// The first node refused the connection.
     Refused(String),
     Broken(String),
 }
 
 impl Speaker {
-    /// Ties a step to its first node for as long as it lives.
+    /// Connects a step to its first node until the step ends, or the first node stays away for [`PATIENCE`].
     pub(crate) async fn tie(self, step: Step, first: First) {
         let mut pause = FIRST_PAUSE;
         let mut heard = Instant::now();
@@ -86,7 +86,7 @@ impl Speaker {
             };
             // Only the step knows whether one of its tasks still needs the first node.
             tracing::info!(step = %step.attempt(), "its first node has ended or is lost: {why}");
-            // A step that is just ending needs no telling.
+            // A step that is just ending needs no request.
             let _ = step.request(Request::UplinkLost { why }).await;
             return;
         }
@@ -177,7 +177,7 @@ async fn carry(
                     }
                 }
                 None => {
-                // What the step said last arrives before the connection is closed.
+                // The connection closes only after the step's last message has arrived.
                 drop(inputs);
                 let closed = async { while let Ok(Some(_)) = outputs.message().await {} };
                 let _ = timeout(LAST_WORDS, closed).await;

@@ -1,5 +1,6 @@
-//! The file that a batch script writes, for somebody elsewhere: from its beginning to the end of the script, after which
-//! nothing more is written. A process of spurstepd's that has become the job's user reads it.
+//! Serves the output file of a batch script, from its beginning to the end of the script, to a remote client.
+//!
+//! A helper process of spurstepd reads the file as the job's user.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -14,17 +15,17 @@ use tokio::sync::mpsc;
 use super::Output;
 use crate::launcher::{Launcher, Step, StreamEvent, StreamReader};
 
-/// Where what was read goes.
+/// One output file and the client that reads it.
 struct Reading<'a> {
     output: &'a mpsc::Sender<Output>,
     identity: Identity,
     file: PathBuf,
     stderr: bool,
-    /// How much was read.
+    /// Number of bytes read so far.
     offset: u64,
 }
 
-/// Serves until the script has ended, everything is told or the client is gone.
+/// Serves until the script has ended and all its output is sent, or the client is gone.
 pub(super) async fn serve(
     launcher: &Launcher,
     step: &Step,
@@ -38,7 +39,7 @@ pub(super) async fn serve(
         },
         () = output.closed() => return,
     };
-    // A client that is gone learns nothing more.
+    // A client that is gone needs no answer.
     let _ = output.send(Ok(v1::StepOutput { output: Some(last) })).await;
 }
 
@@ -63,7 +64,7 @@ async fn read(
     reading.pass_on(launcher, asked.follow.then_some(&mut events)).await
 }
 
-/// The file of a batch script's output.
+/// Returns the path of a batch script's output file.
 fn file_of(order: &StepOrder, stderr: bool) -> Result<PathBuf, String> {
     let task = order.tasks.first().ok_or("the step has no task here")?;
     let said = match &task.stderr {
@@ -81,7 +82,7 @@ fn file_of(order: &StepOrder, stderr: bool) -> Result<PathBuf, String> {
 }
 
 impl Reading<'_> {
-    /// Passes the file on; with `events`, also what comes until the script has ended.
+    /// Sends the file's content; with `events`, continues until the script has ended.
     async fn pass_on(
         &mut self,
         launcher: &Launcher,
@@ -98,7 +99,7 @@ impl Reading<'_> {
             let count = tokio::select! {
                 () = ended(&mut events) => {
                     events = None;
-                    // A reader that is gone has said all.
+                    // A reader that is gone has sent everything.
                     let _ = reader.shutdown().await;
                     continue;
                 }
@@ -131,7 +132,7 @@ impl Reading<'_> {
     }
 }
 
-/// Waits until the script has ended; for ever where nobody tells of that.
+/// Waits until the script has ended; never returns without events.
 async fn ended(events: &mut Option<&mut StreamReader>) {
     let Some(events) = events else { return std::future::pending().await };
     while let Ok(Some(event)) = events.receive().await {

@@ -1,4 +1,4 @@
-//! The node's own service: clients launch their steps here, read what these write, and feed them.
+//! The node's own service, through which clients launch steps, read their output, and send them input.
 
 mod logs;
 mod peer;
@@ -32,14 +32,14 @@ use crate::launcher::{Launcher, Step};
 use crate::owner::{Message, NotLaunched};
 use crate::spool::Spool;
 
-/// How many messages, of 32 KiB each at most, may wait for a client to read them.
+/// Capacity of the queue of messages to a client; a message holds at most 32 KiB.
 const BACKLOG: usize = 4;
-/// How long a call may take to say what it wants.
+/// Longest wait for the first message of a call.
 const FIRST_MESSAGE: Duration = Duration::from_secs(30);
-/// How long a step whose client is gone waits for it to come back before it is killed.
+/// Time for which a step without its client waits for the client's return before it is killed.
 const ORPHANED: Duration = Duration::from_secs(60);
 
-/// The service.
+/// The service for clients and for other nodes.
 #[derive(Clone)]
 pub(crate) struct StepService {
     pub(crate) inbox: mpsc::Sender<Message>,
@@ -48,35 +48,35 @@ pub(crate) struct StepService {
     pub(crate) launcher: Launcher,
     pub(crate) keyring: Option<Keyring>,
     pub(crate) clock: Arc<ControllerClock>,
-    /// Tells of clients that are refused.
+    /// Limits the log lines about refused clients.
     pub(crate) refused: Arc<Complaint>,
-    /// How often each step has been attached to: tells whether its client came back.
+    /// Number of attachments to each step, by which the service notices that a client returned.
     pub(crate) visits: Arc<Mutex<BTreeMap<StepAttempt, u64>>>,
-    /// The streams that users have open.
+    /// Counts the open streams of each user.
     pub(crate) shares: Shares,
 }
 
-/// The code of a credential that is not accepted.
+/// Slurm's name of the error for a credential that is not accepted.
 const BAD_CREDENTIAL: &str = "ESLURMD_INVALID_JOB_CREDENTIAL";
 
 type Output = Result<v1::StepOutput, Status>;
 
-/// A refusal for the client: Slurm's name of it, and the sentence.
+/// A refusal for the client: Slurm's name of the error, and the sentence.
 #[derive(Debug)]
 pub(crate) struct Refused(&'static str, String);
 
-/// The share of a call, once it is known whose it is.
+/// The share of a call, set once its user is known.
 type Slot = Arc<OnceLock<Share>>;
 
-/// What a client wants of a step.
+/// The purpose of a call.
 enum Opened {
-    /// It is the step's client, and goes on from there.
+    /// The call is the step's client, and continues its output at these offsets.
     Own(Step, Vec<v1::StepOffset>),
-    /// It looks on.
+    /// The call watches the step.
     Watched(Step),
-    /// It reads what a batch script writes.
+    /// The call reads the output of a batch script.
     Logs(Step, v1::StepLogs),
-    /// It has left.
+    /// The client has left before its first message.
     Nothing,
 }
 
@@ -94,7 +94,8 @@ impl Steps for StepService {
         let (output, outputs) = mpsc::channel(BACKLOG);
         let slot = Slot::default();
         tokio::spawn(self.clone().serve(pass, input, output, Arc::clone(&slot)));
-        // Messages may wait for a client that does not read when the session is over, so the share goes with them.
+        // Messages may wait for a slow client after the session is over, so the share lasts as long as the
+        // stream.
         let outputs = ReceiverStream::new(outputs).map(move |output| {
             let _open = &slot;
             output
@@ -156,7 +157,7 @@ impl StepService {
                 tokio::time::sleep(ORPHANED).await;
                 if self.last_visit(attempt) == Some(visit) {
                     tracing::warn!(step = %attempt, "its client did not come back: killed");
-                    // A step that has ended meanwhile needs no killing.
+                    // A step that has ended meanwhile needs no request.
                     let _ = step.request(Ask::Terminate { kill_wait_ms: Some(0), notice: None }).await;
                     let _ = step.request(Ask::Discard).await;
                 }
@@ -164,7 +165,7 @@ impl StepService {
         }
     }
 
-    /// Reads the first message and does what it asks for.
+    /// Reads the first message and carries it out.
     async fn open(
         &self,
         pass: &Pass,
@@ -172,11 +173,11 @@ impl StepService {
         slot: &Slot,
     ) -> Result<Opened, Refused> {
         use v1::step_input::Input;
-        // A client that leaves without a word wanted nothing.
+        // A client that leaves before its first message wanted nothing.
         let first = tokio::time::timeout(FIRST_MESSAGE, input.message()).await;
         let Ok(Ok(Some(first))) = first else { return Ok(Opened::Nothing) };
         let count = |credential: &v1::StepCredential, looks_on| {
-            // A call has one first message.
+            // A call has one first message, so the share is set once.
             self.shares.take(credential.uid, looks_on).map(|share| drop(slot.set(share)))
         };
         let named = async |credential: &[u8], looks_on| {
@@ -186,7 +187,7 @@ impl StepService {
         };
         match first.input {
             Some(Input::Launch(launch)) => {
-                // Which history the node belongs to, and how old a credential is, a controller has to say first.
+                // Only a controller tells the node its history and the age of credentials.
                 self.clock.known().await;
                 let credential = self.credential(pass, &launch.credential)?;
                 count(&credential, false)?;
@@ -223,8 +224,10 @@ impl StepService {
         self.ask(Message::Find { step, answer }, answered).await.ok_or_else(gone)
     }
 
-    /// The owner's answer. Without an owner this daemon is stopping and knows nothing: whoever asks is not told so, for the
-    /// next daemon will know, but loses the connection with this process.
+    /// Sends a message to the owner and waits for its answer.
+    ///
+    /// Without an owner this daemon is stopping. The call then waits until the connection ends with the
+    /// process, because the next daemon will know the answer.
     async fn ask<T>(&self, message: Message, answered: oneshot::Receiver<T>) -> T {
         if self.inbox.send(message).await.is_ok()
             && let Ok(answer) = answered.await
@@ -234,7 +237,7 @@ impl StepService {
         std::future::pending().await
     }
 
-    /// What a call of a client shows before anything of it is read.
+    /// Returns the pass of a client's call, checked before any of its messages is read.
     fn pass<T>(&self, request: &Request<T>) -> Result<Pass, Status> {
         let pass = auth::pass_of(request.metadata()).and_then(|pass| match &self.keyring {
             Some(keyring) => keyring.now().passed(pass),
@@ -243,7 +246,7 @@ impl StepService {
         self.known(request, pass)
     }
 
-    /// The same for a call of another node.
+    /// Returns the pass of another node's call, checked before any of its messages is read.
     fn peer_pass<T>(&self, request: &Request<T>) -> Result<v1::PeerPass, Status> {
         let pass = auth::peer_pass_of(request.metadata()).and_then(|pass| match &self.keyring {
             Some(keyring) => keyring.now().open_peer_pass(pass, self.clock.now_secs()),
@@ -276,7 +279,7 @@ impl StepService {
         *visit
     }
 
-    /// Lets in who has shown something good.
+    /// Counts the connection as known if its pass is valid; otherwise logs and refuses the call.
     fn known<T, P>(&self, request: &Request<T>, shown: Result<P, AuthError>) -> Result<P, Status> {
         let peer = request.extensions().get::<Peer>();
         let shown = shown.map_err(|error| {

@@ -1,4 +1,5 @@
-//! The first node of a step meets the others: what a spurstepd says to one elsewhere goes through here.
+//! The service of a step's first node for the other nodes: carries messages between their spurstepds and its
+//! own.
 
 use std::io;
 
@@ -14,7 +15,7 @@ use crate::launcher::{PeerReader, PeerWriter};
 
 pub(super) type Output = Result<v1::PeerOutput, Status>;
 
-/// Serves one other node to the end of the step or of the connection.
+/// Serves one other node until the step or the connection ends.
 pub(super) async fn serve(
     service: StepService,
     pass: v1::PeerPass,

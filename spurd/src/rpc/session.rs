@@ -1,4 +1,4 @@
-//! One client and one step: carries output, input and events between them until either is done.
+//! A session of one client with one step: carries output, input and events between them until either ends.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -21,24 +21,24 @@ use crate::assemble;
 use crate::launcher::{Step, StreamEvent, StreamReader, StreamWriter};
 use crate::spool::Spool;
 
-/// How many bytes of standard input are kept for tasks that do not read it; then the client has to wait. `srun` sends no more
-/// than 64 KiB ahead.
+/// Bytes of standard input that are kept for tasks that do not read, before the client has to wait. `srun`
+/// sends at most 64 KiB ahead.
 const PENDING_INPUT: usize = 256 << 10;
 
-/// How a session ended.
+/// The outcome of a session.
 pub(super) enum Left {
-    /// The client has everything.
+    /// The client has received everything.
     Done,
-    /// Another client has taken over.
+    /// Another client has taken over the step.
     Replaced,
-    /// The client is gone, the step is not.
+    /// The client is gone, and the step goes on.
     Gone,
 }
 
-/// What is known of one task's output stream.
+/// The progress of one task's output stream.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
-    /// The client has everything below.
+    /// Offset below which the client has received everything.
     taken: u64,
     /// The length of the stream, once it has ended.
     length: Option<u64>,
@@ -54,13 +54,14 @@ pub(super) struct Session {
     progress: BTreeMap<(u32, Stream), Progress>,
     pending: VecDeque<u8>,
     input_ended: bool,
-    /// Offset of the first byte of `pending`; known when the step has said how far its tasks have got.
+    /// Offset of the first byte of `pending`; `None` until the step has reported how much its tasks have
+    /// read.
     input_at: Option<u64>,
     input_taken: u64,
     input_closed: bool,
-    /// The step has ended.
+    /// True if the step has ended.
     ended: bool,
-    /// The client was told that nothing more follows.
+    /// True if the client was told that nothing more follows.
     done: bool,
 }
 
@@ -95,7 +96,7 @@ impl Session {
     pub(super) async fn run(mut self) -> Left {
         let (mut reader, mut writer) = match self.step.attach().await {
             Ok(ends) => ends,
-            // It has ended before anybody could attach.
+            // The step has ended before a client could attach.
             Err(_) => return self.tell_record().await,
         };
         for (&(task, stream), progress) in &self.progress {
@@ -113,7 +114,8 @@ impl Session {
         }
     }
 
-    /// Takes one step in either direction.
+    /// Handles the next event of the step or message of the client; returns the outcome if the session is
+    /// over.
     async fn exchange(
         &mut self,
         reader: &mut StreamReader,
@@ -133,13 +135,14 @@ impl Session {
             message = self.input.message(), if hears => match message {
                 Ok(Some(v1::StepInput { input: Some(input) })) => self.accept(input, writer).await.map(|()| None),
                 Ok(Some(_)) => Ok(None),
-                // It has half closed its side, and goes on to read.
+                // The client has half closed its side, and goes on reading.
                 Ok(None) if !self.done => {
                     self.input_closed = true;
                     Ok(None)
                 }
                 Ok(None) | Err(_) if self.done => {
-                    // It knows the end of everything and has left: it has what it wanted.
+                    // The client knows the end of everything and has left, so the remaining output can be
+                    // discarded.
                     writer.request(Request::Discard).await;
                     Ok(Some(Left::Done))
                 }
@@ -173,7 +176,7 @@ impl Session {
         let OutputPart { task, stream, offset, mut bytes, end } = part;
         let progress = self.progress.entry((task, stream)).or_default();
         let length = offset + bytes.len() as u64;
-        // What the client had before it came back.
+        // The client received this part before it returned.
         let known = progress.taken.saturating_sub(offset).min(bytes.len() as u64);
         bytes.drain(..usize::try_from(known).unwrap_or(bytes.len()));
         if end {
@@ -220,7 +223,7 @@ impl Session {
         Ok(())
     }
 
-    /// Says that nothing more follows, once that is so.
+    /// Tells the client that nothing more follows, once the step and all its streams have ended.
     async fn finish(&mut self) -> io::Result<()> {
         if !self.ended || self.done || self.progress.values().any(|stream| stream.length.is_none()) {
             return Ok(());
@@ -262,7 +265,7 @@ impl Session {
         Ok(())
     }
 
-    /// Passes input on as far as the window allows.
+    /// Sends pending input to the step as far as the window allows.
     async fn feed(&mut self, writer: &mut StreamWriter) {
         while let Some(offset) = self.input_at {
             let room = (self.input_taken + INPUT_WINDOW).saturating_sub(offset);
@@ -282,7 +285,7 @@ impl Session {
         }
     }
 
-    /// Tells the end of a step whose spurstepd is gone from the record it left.
+    /// Tells the client the end of a step whose spurstepd is gone, from the record in the spool.
     async fn tell_record(&mut self) -> Left {
         let (spool, attempt) = (Arc::clone(&self.spool), self.step.attempt());
         let found = tokio::task::spawn_blocking(move || spool.find_ended(attempt)).await;
@@ -291,7 +294,7 @@ impl Session {
             Ok(None) => self.fail("the step is lost: its spurstepd is gone and left no record").await,
             Err(error) => self.fail(&format!("the spool does not say how the step ended: {error}")).await,
         };
-        // A client that is gone learns nothing more, and there is nothing more.
+        // A client that is gone needs no answer.
         drop(told);
         Left::Done
     }
@@ -334,7 +337,7 @@ pub(super) fn task_ended(exit: TaskExit) -> Out {
     })
 }
 
-/// The streams of a step that go to its client.
+/// Returns the streams of a step that go to its client.
 fn streams(order: &StepOrder) -> Vec<(u32, Stream)> {
     let mut streams = Vec::new();
     for task in &order.tasks {

@@ -1,27 +1,27 @@
-//! How many streams each user has open on this node: what their reader does not take waits in this daemon's memory.
+//! Limits on the open streams of each user on this node: unread output waits in this daemon's memory.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Refused;
 
-/// The most streams that one user may have open: those of steps that run, one for each, and those of lookers-on.
+/// Largest number of open streams of one user: one for the client of each step, and those of watchers.
 const MOST: usize = 512;
-/// The most of them that may look on (`sattach`, `spur logs`).
+/// Largest number of open streams of one user that only watch (`sattach`, `spur logs`).
 const LOOKING_ON: usize = 64;
 
-/// The streams of each user. Clones share them.
+/// The numbers of open streams of each user. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shares(Arc<Mutex<HashMap<u32, Open>>>);
 
-/// The streams of one user.
+/// The numbers of open streams of one user.
 #[derive(Clone, Copy, Debug, Default)]
 struct Open {
     all: usize,
     looking_on: usize,
 }
 
-/// One open stream; it counts until it is dropped.
+/// One open stream, which counts until the value is dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     shares: Shares,
@@ -30,10 +30,10 @@ pub(super) struct Share {
 }
 
 impl Shares {
-    /// Counts a stream about a step of this user.
+    /// Counts a new stream of this user.
     ///
     /// # Errors
-    /// The user has as many open as one user may have.
+    /// Refuses a user who has as many open streams as one may have.
     pub(super) fn take(&self, uid: u32, looks_on: bool) -> Result<Share, Refused> {
         let refused = |most: usize, what: &str| {
             let message = format!("user {uid} has {most} {what} open on this node, and may have no more");

@@ -1,4 +1,4 @@
-//! One who looks on while a step runs: gets what its tasks write from now on, and hears how they end.
+//! A client that watches a running step: gets a copy of the output from here on, and the ends of the tasks.
 
 use spur_proto::v1;
 use spur_proto::v1::step_output::Output as Out;
@@ -22,12 +22,12 @@ async fn follow(step: &Step, output: &mpsc::Sender<Output>) {
     if let Ok(mut reader) = step.watch().await {
         while let Ok(Some(event)) = reader.receive().await {
             let over = matches!(event, StreamEvent::Step(Event::Ended(_)));
-            // Its state is the answer to both: from here on nothing is missed.
+            // The status answers both requests: from here on no event is missed.
             if matches!(event, StreamEvent::Step(Event::Status { .. })) {
                 tracing::info!(step = %step.attempt(), "somebody looks on");
             }
             for message in shown(event) {
-                // A client that is gone ends all of this.
+                // The end of the client ends this task.
                 let _ = output.send(Ok(v1::StepOutput { output: Some(message) })).await;
             }
             if over {
@@ -38,7 +38,7 @@ async fn follow(step: &Step, output: &mpsc::Sender<Output>) {
     let _ = output.send(Ok(v1::StepOutput { output: Some(Out::Done(v1::StepDone {})) })).await;
 }
 
-/// What a client hears of an event.
+/// Returns the messages that a watcher gets for an event.
 fn shown(event: StreamEvent) -> Vec<Out> {
     match event {
         StreamEvent::Output(OutputPart { bytes, .. }) if bytes.is_empty() => vec![],

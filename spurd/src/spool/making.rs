@@ -1,4 +1,4 @@
-//! How files and directories of a spool are made: durably, and for nobody else.
+//! Creation of the spool's files and directories: durable, and inaccessible to other users.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ pub(super) fn write_durably(path: &Path, text: &str) -> io::Result<()> {
     File::open(path.parent().unwrap_or(path))?.sync_all()
 }
 
-/// Makes a directory and those above it so that their names outlast a power loss.
+/// Creates a directory and its parents so that their names survive a power loss.
 pub(super) fn create_durably(directory: &Path) -> io::Result<()> {
     if directory.is_dir() {
         return Ok(());
@@ -30,8 +30,9 @@ pub(super) fn create_durably(directory: &Path) -> io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
-/// Makes a directory that nobody may do more with than `mode` says. One that was there already must not be in the hands of
-/// somebody else, who could put scripts and ends of jobs into it.
+/// Creates a directory with at most the permissions in `mode`.
+///
+/// An existing directory must not belong to another user, who could put scripts and records of ends into it.
 pub(super) fn open_for(directory: &Path, mode: u32) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(mode).create(directory)?;
     let found = fs::metadata(directory)?;
@@ -55,7 +56,7 @@ mod tests {
     fn nobody_else_reads_or_makes_anything_in_a_spool() {
         let root = tempfile::tempdir().unwrap();
         let place = |name: &str| root.path().join("spool").join(name);
-        // As an administrator might make them.
+        // Permissions as an administrator might set them.
         for name in ["attempts", "spawned"] {
             fs::create_dir_all(place(name)).unwrap();
             fs::set_permissions(place(name), Permissions::from_mode(0o777)).unwrap();

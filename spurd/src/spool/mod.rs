@@ -1,26 +1,26 @@
-//! The spool: what this node remembers of the attempts it was ordered to run, across crashes and power loss.
+//! The spool: this node's memory of the attempts that it was ordered to run, across crashes and power loss.
 //!
 //! ```text
 //! spool/lock                    held by the one spurd that owns the spool
-//! spool/spawned/42.0.batch      durable before any user code of the attempt runs
-//! spool/ended/42.0.batch        the end was acknowledged: the tombstone, until the controller forgets the attempt
+//! spool/spawned/42.0.batch      marker: durable before any user code of the attempt runs
+//! spool/ended/42.0.batch        tombstone: the end was acknowledged; stays until the controller forgets the attempt
 //! spool/attempts/42.0.batch/    locked by its spurstepd while that lives; its control socket, the script, exit.json
-//! spool/jobs/42.0               what is known of the attempt of a job beside its steps
+//! spool/jobs/42.0               the record of a job's attempt, apart from its steps
 //! spool/id                      the spool's name
-//! spool/history                 which controllers are obeyed: of which history, and the latest reign of that
-//! spool/told                    the latest entry and job number of that history that the node was told of
-//! spool/boot                    of which boot of the host all is that is not sealed as lost
-//! spool/blank                   the empty file that every marker is a name of
+//! spool/history                 the history whose controllers the node obeys, and the latest reign
+//! spool/told                    the latest entry and job number of that history that an order named
+//! spool/boot                    the host's boot to which everything belongs that is not sealed as lost
+//! spool/blank                   the empty file that every marker is a link to
 //! ```
 //!
-//! It promises: an attempt that has a marker is never launched again, also after a power loss, because a marker is
-//! an entry made exclusively in a directory that is synced before [`Spool::mark_spawning`] returns; markers wait for
-//! their sync together, so that a sync under way costs the next ones nothing. What is not yet spawned needs no
-//! memory: the controller gives the order again. The same goes for an attempt with a marker whose spurstepd is gone and
-//! never began, which shows as long as the host has not booted again. Any other marker without a live spurstepd or
-//! an exit record is an attempt whose end nobody knows, and it is reported as lost.
+//! The spool promises that an attempt with a marker is never launched again, also after a power loss. A marker is an
+//! exclusive entry in a directory that is synced before [`Spool::mark_spawning`] returns. Markers that arrive during a
+//! sync share the next one. An attempt without a marker needs no memory: the controller repeats the order. The same
+//! holds for an attempt with a marker whose spurstepd is gone and never began, which can be seen until the host boots
+//! again. Any other marker without a live spurstepd or an exit record belongs to an attempt whose end is unknown, and
+//! is reported as lost.
 //!
-//! What the disk refuses is noted ([`Spool::fault`]): such a node takes no work until that is over.
+//! Refusals of the disk are recorded ([`Spool::fault`]): the node then takes no work until the disk takes writes again.
 
 mod making;
 mod sweep;
@@ -48,41 +48,41 @@ use self::making::{create_durably, open_for, write_durably};
 use self::told::Told;
 use crate::condition::{Condition, News};
 
-/// A spool that cannot be used.
+/// The reason why a spool cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
-    /// Another spurd has it.
+    /// Another spurd holds the spool's lock.
     #[error("{} is in use by another spurd; several on one host need a spool directory each (--spool)", .0.display())]
     InUse(PathBuf),
-    /// The file system refused something.
+    /// The file system refused an operation.
     #[error("spool: {}", path.display())]
     Io {
-        /// The file or directory.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// Why an attempt is not accepted.
+/// The reason why an attempt is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum AcceptError {
-    /// It was spawned before.
+    /// The attempt was spawned before.
     #[error("attempt {0} was launched on this node before and is not launched again")]
     Known(StepAttempt),
-    /// The file system refused something.
+    /// The file system refused the attempt's directory.
     #[error("no directory for the attempt in the spool")]
     Io(#[from] io::Error),
 }
 
-/// What the spool knows of an attempt that was spawned and whose end was not acknowledged.
+/// The state of an attempt that was spawned and whose end was not acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Its spurstepd lives: connect to it.
+    /// The attempt's spurstepd lives and can be connected to.
     Live,
-    /// It has ended, and this is how.
+    /// The attempt has ended with this record.
     Ended(Box<ExitRecord>),
-    /// Nobody knows how it ended; it can never run again.
+    /// The end of the attempt is unknown; it can never run again.
     Lost,
 }
 
@@ -98,32 +98,34 @@ pub struct Spool {
     told: Told,
     marks: mpsc::Sender<Waiting>,
     condition: Arc<Condition>,
-    /// Lost attempts that no file says so of: what is locked here cannot start late.
+    /// Lost attempts that could not be marked as lost on disk; their held locks keep a late spurstepd from
+    /// starting.
     sealed: Mutex<BTreeMap<StepAttempt, File>>,
     _lock: File,
 }
 
-/// Whom the node obeys.
+/// The history and reign that the node obeys.
 #[derive(Debug)]
 struct Kept {
     allegiance: Allegiance,
-    /// Whether the disk has it.
+    /// True if the disk has the current value.
     durable: bool,
 }
 
-/// A shared lock of an attempt's directory, which nobody has while the attempt's spurstepd lives: that one's is exclusive.
-/// Whoever looks at an attempt is thus never taken for its spurstepd by another who looks. It is given back, not only
-/// closed: a child that another thread has forked holds the same open file until it executes its program.
+/// A shared lock on an attempt's directory; the attempt's live spurstepd holds an exclusive one.
+///
+/// A shared lock does not make a reader look like a spurstepd to another reader. The lock is released
+/// explicitly: a child forked by another thread holds the same open file until it executes its program.
 struct Lock<'a>(&'a File);
 
 impl<'a> Lock<'a> {
-    /// Waits until the spurstepd is gone.
+    /// Waits until the attempt's spurstepd is gone.
     fn of(directory: &'a File) -> io::Result<Self> {
         rustix::fs::flock(directory, FlockOperation::LockShared)?;
         Ok(Self(directory))
     }
 
-    /// Takes it, unless the spurstepd has its own.
+    /// Takes the lock; `None` while the attempt's spurstepd lives.
     fn try_of(directory: &'a File) -> io::Result<Option<Self>> {
         match rustix::fs::flock(directory, FlockOperation::NonBlockingLockShared) {
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
@@ -133,7 +135,7 @@ impl<'a> Lock<'a> {
 }
 
 impl Lock<'_> {
-    /// Leaves it to whoever keeps the open file.
+    /// Keeps the lock until the file is closed.
     fn keep(self) {
         std::mem::forget(self);
     }
@@ -141,12 +143,12 @@ impl Lock<'_> {
 
 impl Drop for Lock<'_> {
     fn drop(&mut self) {
-        // Closing the last copy of the file would do the same.
+        // Closing the last copy of the file would release the lock, too.
         let _ = rustix::fs::flock(self.0, FlockOperation::Unlock);
     }
 }
 
-/// Whom a spool's node obeys; nobody yet where there is no such file.
+/// Reads the history and reign that the node obeys; the default if there is no such file.
 fn read_allegiance(path: &Path) -> io::Result<Allegiance> {
     match fs::read(path) {
         Ok(text) => Ok(serde_json::from_slice(&text)?),
@@ -156,13 +158,13 @@ fn read_allegiance(path: &Path) -> io::Result<Allegiance> {
 }
 
 impl Spool {
-    /// Opens the spool, making it if need be, and keeps every other spurd out of it.
+    /// Opens the spool, creating it if necessary, and locks it against every other spurd.
     ///
     /// # Errors
-    /// [`SpoolError`] if another spurd has it or the file system refuses.
+    /// [`SpoolError`] if another spurd holds the spool or the file system refuses.
     pub fn open(root: &Path) -> Result<Spool, SpoolError> {
         let at = |path: PathBuf| move |source| SpoolError::Io { path, source };
-        // Users must be able to pass through to their scripts, and to read nothing else.
+        // Users must be able to reach their scripts, and must not read anything else.
         create_durably(root).map_err(at(root.to_owned()))?;
         for directory in [root.to_owned(), root.join("attempts")] {
             open_for(&directory, 0o711).map_err(at(directory))?;
@@ -190,32 +192,32 @@ impl Spool {
         let marks = start_committer(&root, Arc::clone(&condition))?;
         let sealed = Mutex::default();
         let spool = Spool { marks, root, id, place, allegiance, told, condition, sealed, _lock: lock };
-        // What stays is only in the way, and a disk that does not let it go is noted.
+        // What stays behind is harmless, and the disk's refusal is recorded.
         let _ = spool.condition.noted(spool.sweep());
         Ok(spool)
     }
 
-    /// What keeps this node from taking work, for people; empty if nothing does.
+    /// Returns the reason why this node takes no work, for users; empty if there is none.
     pub fn fault(&self) -> Arc<str> {
         self.condition.fault()
     }
 
-    /// Tells of changes of that.
+    /// Returns a receiver of changes of [`Spool::fault`].
     pub(crate) fn news(&self) -> News {
         self.condition.news()
     }
 
-    /// Notes what a step could not write.
+    /// Records that a step could not write.
     pub(crate) fn note(&self, what: &str) {
         self.condition.note(what, false);
     }
 
-    /// Notes what the disk refused, and passes it on.
+    /// Records the disk's refusal, if there is one, and returns the result unchanged.
     pub(crate) fn noted<T>(&self, result: io::Result<T>) -> io::Result<T> {
         self.condition.noted(result)
     }
 
-    /// Tries, for ever and now and then, whether the spool can be written.
+    /// Tries at every interval whether the spool can be written, for ever.
     pub(crate) async fn watch(self: Arc<Self>, every: Duration) {
         let mut beat = tokio::time::interval(every);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -225,13 +227,13 @@ impl Spool {
             let mut trial = tokio::task::spawn_blocking(move || tried.try_out());
             if tokio::time::timeout(PATIENCE, &mut trial).await.is_err() {
                 self.condition.note("the disk does not answer", false);
-                // A trial that panicked has shown nothing, and the next one will.
+                // A trial that panicked has shown nothing; the next one follows.
                 let _ = trial.await;
             }
         }
     }
 
-    /// Makes what an attempt needs, durably, and takes it away again. What the disk had not taken before is written.
+    /// Creates an attempt's files durably and removes them again; also writes what the disk refused before.
     pub fn try_out(&self) {
         let place = self.root.join("trial");
         let write = || {
@@ -245,7 +247,7 @@ impl Spool {
             Ok(file) => file.sync_all().inspect_err(|error| self.condition.note(&error.to_string(), true)),
             Err(error) => Err(error),
         };
-        // What cannot be removed is in the way of the next trial, which says so.
+        // A directory that stays makes the next trial fail, which is recorded then.
         let _ = fs::remove_dir_all(&place);
         let mut kept = self.allegiance.lock().unwrap_or_else(PoisonError::into_inner);
         if synced.is_ok() && self.save(&mut kept).is_ok() {
@@ -253,27 +255,29 @@ impl Spool {
         }
     }
 
-    /// A name that a new spool does not share: who hears another one knows that the records are gone.
+    /// Returns the random name of the spool: another name means that the records of attempts are gone.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// A name of the directory that a copy of it on the same host does not share either.
+    /// Returns a name of the spool's directory that a copy on the same host does not share.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// Whom this node obeys.
+    /// Returns the history and reign that this node obeys.
     pub fn allegiance(&self) -> Allegiance {
         self.allegiance.lock().unwrap_or_else(PoisonError::into_inner).allegiance
     }
 
-    /// Keeps whom this node obeys from now on. What it was told of by controllers of another history does not count
-    /// any more. A later reign of the same history is obeyed although the disk does not take it: the node has no work to
-    /// lose to an earlier one until the disk does.
+    /// Sets the history and reign that this node obeys.
+    ///
+    /// For another history, the entry and job numbers of the old one are forgotten. A later reign of the same
+    /// history counts even if the disk refuses it: the node launches nothing until the disk takes writes
+    /// again.
     ///
     /// # Errors
-    /// What the file system refused.
+    /// Fails if the file system refuses a new history.
     pub fn set_allegiance(&self, new: Allegiance) -> io::Result<()> {
         let mut kept = self.allegiance.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.allegiance == new {
@@ -281,7 +285,7 @@ impl Spool {
         }
         let before = std::mem::replace(&mut *kept, Kept { allegiance: new, durable: false });
         if before.allegiance.history == new.history {
-            // It is noted, and tried again.
+            // The refusal is recorded, and the write is tried again.
             let _ = self.save(&mut kept);
             return Ok(());
         }
@@ -301,32 +305,32 @@ impl Spool {
         Ok(())
     }
 
-    /// The latest entry of the journal and the largest job number that this node was told of.
+    /// Returns the latest entry and the largest job number that an order named.
     pub fn told(&self) -> (u64, u32) {
         self.told.latest()
     }
 
-    /// Keeps what an order says of the journal. A power loss may take the last of it, and so may a disk that is full.
+    /// Stores the entry and job number of an order. A power loss or a full disk may lose the latest ones.
     pub fn tell(&self, seq: u64, last_job: u32) {
-        // It is noted; the next order says more.
+        // A refusal is recorded; the next order brings later numbers.
         let _ = self.noted(self.told.keep(seq, last_job));
     }
 
-    /// The directory of an attempt.
+    /// Returns the directory of an attempt.
     pub fn directory(&self, attempt: StepAttempt) -> PathBuf {
         self.root.join("attempts").join(attempt.to_string())
     }
 
-    /// Makes room for an attempt that may be launched.
+    /// Creates the directory of an attempt that may be launched.
     ///
     /// # Errors
-    /// [`AcceptError::Known`] if it was spawned before, else what the file system refused.
+    /// [`AcceptError::Known`] if the attempt was spawned before; otherwise the file system's refusal.
     pub fn accept(&self, attempt: StepAttempt) -> Result<(), AcceptError> {
         if self.knows(attempt) {
             return Err(AcceptError::Known(attempt));
         }
         match DirBuilder::new().mode(0o711).create(self.directory(attempt)) {
-            // Accepted before, and never spawned.
+            // The attempt was accepted before, and never spawned.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             other => Ok(self.noted(other)?),
         }
@@ -337,11 +341,11 @@ impl Spool {
         self.marker("spawned", attempt).exists() || self.marker("ended", attempt).exists()
     }
 
-    /// Makes it durable that user code of the attempt may run from now on.
+    /// Records durably that user code of the attempt may run from here on.
     ///
     /// # Errors
-    /// What the file system refused, [`io::ErrorKind::AlreadyExists`] if the attempt was spawned before; it
-    /// must not be launched then.
+    /// [`io::ErrorKind::AlreadyExists`] if the attempt was spawned before; it must not be launched then.
+    /// Otherwise the file system's refusal.
     pub async fn mark_spawning(&self, attempt: StepAttempt) -> io::Result<()> {
         let (answer, answered) = oneshot::channel();
         let gone = || io::Error::other("the spool's thread has ended");
@@ -349,28 +353,29 @@ impl Spool {
         self.noted(answered.await.map_err(|_| gone())?)
     }
 
-    /// The attempts of jobs of which something was spawned whose end was not acknowledged.
+    /// Returns the attempts of jobs with a spawned step whose end was not acknowledged.
     ///
     /// # Errors
-    /// What the file system refused.
+    /// Fails if the file system refuses.
     pub fn spawned(&self) -> io::Result<BTreeSet<Attempt>> {
         Ok(self.markers("spawned")?.into_iter().map(|step| step.attempt).collect())
     }
 
-    /// Every attempt that was spawned and whose end was not acknowledged. An attempt found lost is sealed: a
-    /// spurstepd that starts late refuses it.
+    /// Returns every attempt that was spawned and whose end was not acknowledged, with its state.
+    ///
+    /// A lost attempt is sealed: its spurstepd refuses to run if it starts late.
     ///
     /// # Errors
-    /// What the file system refused.
+    /// Fails if the file system refuses.
     pub fn unacknowledged(&self) -> io::Result<Vec<(StepAttempt, Found)>> {
         let attempts = self.markers("spawned")?;
         attempts.into_iter().map(|attempt| Ok((attempt, self.find(attempt)?))).collect()
     }
 
-    /// What has become of a spawned attempt; seals it if it is lost.
+    /// Returns the state of a spawned attempt, and seals the attempt if it is lost.
     ///
     /// # Errors
-    /// What the file system refused.
+    /// Fails if the file system refuses.
     pub fn find(&self, attempt: StepAttempt) -> io::Result<Found> {
         let directory = self.opened(attempt)?;
         let Some(lock) = Lock::try_of(&directory)? else { return Ok(Found::Live) };
@@ -384,11 +389,11 @@ impl Spool {
         Ok(Found::Lost)
     }
 
-    /// Waits until the spurstepd of an attempt is gone: the record it left, or `None` if the attempt is lost
+    /// Waits until the spurstepd of an attempt is gone, and returns its record; `None` if the attempt is lost
     /// (and sealed).
     ///
     /// # Errors
-    /// What the file system refused.
+    /// Fails if the file system refuses.
     pub fn find_ended(&self, attempt: StepAttempt) -> io::Result<Option<ExitRecord>> {
         if let Some(record) = read_record(&self.marker("ended", attempt)) {
             return Ok(Some(record));
@@ -409,13 +414,13 @@ impl Spool {
         File::open(directory)
     }
 
-    /// What a spurstepd that is gone has left. A record that was not written whole, which takes a power loss, says
-    /// nothing.
+    /// Returns the record of a spurstepd that is gone. A record that a power loss truncated counts as
+    /// missing.
     fn record(&self, attempt: StepAttempt) -> Option<ExitRecord> {
         read_record(&self.directory(attempt).join(EXIT_FILE))
     }
 
-    /// Says of an attempt whose lock is held that it is lost.
+    /// Marks an attempt, whose lock is held, as lost.
     fn seal(&self, attempt: StepAttempt) -> io::Result<()> {
         self.noted(File::create(self.directory(attempt).join(LOST_FILE))).map(drop)
     }
@@ -424,12 +429,13 @@ impl Spool {
         self.sealed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The controller has the end of the attempt: only its tombstone stays, which holds the record for a client that
-    /// comes back. While its spurstepd still has output for a client, the directory with the way to it stays too,
-    /// until the attempt is forgotten.
+    /// Replaces the attempt's marker by a tombstone, which holds the record for a client that returns.
+    ///
+    /// The controller has the end of the attempt. While its spurstepd still has output for a client, the
+    /// directory with the control socket stays, until the attempt is forgotten.
     ///
     /// # Errors
-    /// What the file system refused.
+    /// Fails if the file system refuses.
     pub fn acknowledge(&self, attempt: StepAttempt) -> io::Result<()> {
         let alive = match File::open(self.directory(attempt)) {
             Ok(directory) => Lock::try_of(&directory).ok().flatten().is_none(),
@@ -438,7 +444,7 @@ impl Spool {
         // Not synced: after a power loss the end is reported, and acknowledged, once more.
         let moved = fs::rename(self.marker("spawned", attempt), self.marker("ended", attempt));
         self.noted(absent_is_fine(moved))?;
-        // One without a record is still there only for that, and nobody needs it any more.
+        // A spurstepd without a record has no output that a client may fetch.
         if alive && self.directory(attempt).join(EXIT_FILE).exists() {
             return Ok(());
         }
@@ -449,19 +455,20 @@ impl Spool {
         removed
     }
 
-    /// The attempts whose end was acknowledged and that the controller has not forgotten.
+    /// Returns the attempts whose end was acknowledged and that the controller has not forgotten.
     ///
     /// # Errors
-    /// What the file system refused.
+    /// Fails if the file system refuses.
     pub fn tombstones(&self) -> io::Result<Vec<StepAttempt>> {
         self.markers("ended")
     }
 
-    /// Keeps what is known of the attempt of a job. Good for a returning spurd; a power loss may take it, and the
-    /// controller then says again what it wants.
+    /// Stores the record of a job's attempt for the next spurd.
+    ///
+    /// A power loss may lose the record; the controller then repeats its orders.
     ///
     /// # Errors
-    /// What the file system refused.
+    /// Fails if the file system refuses.
     pub fn remember(&self, attempt: Attempt, record: &Record) -> io::Result<()> {
         let path = self.job(attempt);
         let temporary = self.root.join("jobs").join(format!("{}.new", file_name(attempt)));
@@ -469,10 +476,10 @@ impl Spool {
         self.noted(fs::rename(temporary, path))
     }
 
-    /// The controller will never mention the attempt again: nothing of it stays.
+    /// Removes everything about an attempt that the controller will never mention again.
     ///
     /// # Errors
-    /// What the file system refused.
+    /// Fails if the file system refuses.
     pub fn forget(&self, attempt: Attempt, steps: &[StepId]) -> io::Result<()> {
         for &step in steps {
             let step = StepAttempt { attempt, step };
@@ -487,15 +494,15 @@ impl Spool {
         absent_is_fine(fs::remove_file(self.job(attempt)))
     }
 
-    /// Everything that an earlier spurd left, by attempts of jobs, and the steps among it that live.
+    /// Returns everything that an earlier spurd left, by attempts of jobs, and the steps that still run.
     ///
     /// # Errors
-    /// What the file system refused.
+    /// Fails if the file system refuses.
     pub fn recover(&self) -> io::Result<(Vec<Recovered>, Vec<StepAttempt>)> {
         let mut found: BTreeMap<Attempt, Recovered> = BTreeMap::new();
         let blank = |attempt, record| Recovered { attempt, record, steps: vec![], acknowledged: vec![] };
         for attempt in self.jobs()? {
-            // A record that a power loss tore says nothing; what the markers say holds.
+            // A record that a power loss truncated counts as missing; the markers are reliable.
             let record = fs::read(self.job(attempt)).ok().and_then(|text| serde_json::from_slice(&text).ok());
             found.insert(attempt, blank(attempt, record.unwrap_or_default()));
         }
@@ -528,7 +535,7 @@ impl Spool {
         let mut attempts = Vec::new();
         for entry in fs::read_dir(self.root.join("jobs"))? {
             let name = entry?.file_name();
-            // The names of jobs are those of their batch steps without the step.
+            // The name of a job's attempt is that of its batch step without the step.
             let named = name.to_str().and_then(|name| format!("{name}.batch").parse::<StepAttempt>().ok());
             attempts.extend(named.map(|step| step.attempt));
         }
@@ -540,7 +547,7 @@ impl Spool {
         self.root.join(kind).join(attempt.to_string())
     }
 
-    /// The attempts with a marker, in order; files that name none are left alone.
+    /// Returns the attempts with a marker, in order; files with other names are ignored.
     fn markers(&self, kind: &str) -> io::Result<Vec<StepAttempt>> {
         let mut attempts = Vec::new();
         for entry in fs::read_dir(self.root.join(kind))? {
@@ -551,18 +558,19 @@ impl Spool {
     }
 }
 
-/// How long a trial of the disk may take.
+/// Longest duration of a trial of the disk.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What there must be room for, in bytes.
+/// Free space that a trial requires, in bytes.
 const ROOM: usize = 256 << 10;
 
 /// The name of the empty file.
 const BLANK: &str = "blank";
 
-/// Makes the empty file that markers are names of, durably. To give a file one more name is much cheaper than to make one:
-/// some file systems do not use the number of a removed file again for minutes, and search the longer for another the more of
-/// them there are.
+/// Creates the empty file that markers link to, durably.
+///
+/// A link is much cheaper than a new file: some file systems do not reuse the number of a removed file for
+/// minutes, and search longer for a free one the more of these there are.
 fn make_blank(root: &Path) -> io::Result<()> {
     match OpenOptions::new().create_new(true).write(true).mode(0o600).open(root.join(BLANK)) {
         Ok(blank) => blank.sync_all().and_then(|()| File::open(root)?.sync_all()),
@@ -571,7 +579,7 @@ fn make_blank(root: &Path) -> io::Result<()> {
     }
 }
 
-/// The record in a file, if it holds a whole one.
+/// Reads the record in a file; `None` if it is missing or incomplete.
 fn read_record(path: &Path) -> Option<ExitRecord> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
@@ -583,7 +591,8 @@ fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// The spool's own name, drawn when the spool is made, after everything else in it: its sync keeps that too.
+/// Returns the spool's own name, which is drawn after everything else is created: the sync of its directory
+/// covers all.
 fn own_id(root: &Path) -> io::Result<String> {
     let path = root.join("id");
     match fs::read_to_string(&path) {
@@ -596,12 +605,12 @@ fn own_id(root: &Path) -> io::Result<String> {
     Ok(id)
 }
 
-/// A name that nobody else has.
+/// Returns a random UUID.
 pub(crate) fn random_id() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned())
 }
 
-/// Starts the thread that makes markers durable, all that wait in one sync.
+/// Starts the thread that makes markers durable: one sync for all that wait.
 fn start_committer(root: &Path, condition: Arc<Condition>) -> Result<mpsc::Sender<Waiting>, SpoolError> {
     let (path, blank) = (root.join("spawned"), root.join(BLANK));
     let at = |source| SpoolError::Io { path: path.clone(), source };
@@ -616,7 +625,7 @@ fn start_committer(root: &Path, condition: Arc<Condition>) -> Result<mpsc::Sende
             }
         };
         move || {
-            // Without this thread nothing can be launched any more; the next spurd finds all that runs.
+            // Without this thread nothing can be launched; the next spurd finds all running steps.
             if std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err() {
                 std::process::abort();
             }
@@ -632,7 +641,7 @@ fn commit(path: &Path, blank: &Path, directory: &File, condition: &Condition, ba
         match fs::hard_link(blank, &marker) {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
-            // A file cannot have any number of names, and not every file system knows more than one.
+            // The number of links of a file is limited, and some file systems allow one only.
             Err(_) => OpenOptions::new().create_new(true).write(true).mode(0o600).open(marker).map(drop),
         }
     };
@@ -646,7 +655,7 @@ fn commit(path: &Path, blank: &Path, directory: &File, condition: &Condition, ba
     }
     let copy = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
     for (_, answer) in made {
-        // Whoever asked may have given up; the marker stays, and the attempt is reported as lost.
+        // The launch may have been abandoned; the marker stays, and the attempt is reported as lost.
         let _ = answer.send(synced.as_ref().copied().map_err(copy));
     }
     for (created, answer) in refused {
@@ -751,7 +760,7 @@ mod tests {
         let spool = Spool::open(root.path()).unwrap();
         spool.try_out();
         assert_eq!(&*spool.fault(), "");
-        // Root may write where the mode forbids it, but nobody makes a directory in a file.
+        // Root may write where the mode forbids it, but cannot create a directory below a file.
         let (attempts, aside) = (root.path().join("attempts"), root.path().join("aside"));
         fs::rename(&attempts, &aside).unwrap();
         fs::write(&attempts, "").unwrap();

@@ -1,4 +1,4 @@
-//! What an earlier spurd left and nobody needs: it is removed when the spool is opened.
+//! Removal of what an earlier spurd left and nothing needs, when the spool is opened.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,15 +11,15 @@ use step_wire::record::{EXIT_FILE, UNFINISHED_FILE};
 use super::{Lock, Spool, absent_is_fine};
 use crate::node::inventory::Kernel;
 
-/// The file that says during which boot of the host the spool was last opened.
+/// Name of the file with the boot id of the host when the spool was last opened.
 const BOOT: &str = "boot";
 
 impl Spool {
-    /// Removes what is left of attempts that were accepted and never spawned, of those acknowledged, and of those
-    /// spawned of which nothing began.
+    /// Removes attempts that were accepted and never spawned, that were acknowledged, or that were spawned
+    /// and never began.
     ///
-    /// Of the last kind is known only as long as the host has not booted again: a power loss may take the file that
-    /// shows a beginning.
+    /// Whether an attempt began is known only until the host boots again: a power loss may lose the file that
+    /// shows its beginning.
     pub(super) fn sweep(&self) -> io::Result<()> {
         let same_boot = self.is_of_this_boot();
         for attempt in self.markers("attempts")? {
@@ -34,31 +34,34 @@ impl Spool {
         Ok(())
     }
 
-    /// Whether all that is in the spool is of this boot of the host.
+    /// True if everything in the spool belongs to the host's current boot.
     fn is_of_this_boot(&self) -> bool {
         let boot = Kernel::default().boot_id();
         !boot.is_empty() && fs::read_to_string(self.root.join(BOOT)).is_ok_and(|last| last == boot)
     }
 
-    /// Notes for the next daemon that what comes is of this boot, once every attempt of an earlier one that was lost is
-    /// sealed on disk. Not synced: what a power loss leaves of the note names no boot to come.
+    /// Records for the next spurd that everything that follows belongs to this boot.
+    ///
+    /// Not before every lost attempt of an earlier boot is sealed on disk. The write is not synced: what a
+    /// power loss leaves of it names no later boot.
     pub(super) fn note_boot(&self) {
         if self.sealed().is_empty() && !self.is_of_this_boot() {
-            // Without the note the next daemon takes nothing back.
+            // Without the file the next spurd takes back no attempt.
             let _ = self.noted(fs::write(self.root.join(BOOT), Kernel::default().boot_id()));
         }
     }
 
-    /// Whether other steps of the attempt were launched here than its batch script, and this is the script: the
-    /// controller does not order that again to a node that holds something of the attempt.
+    /// True if this is a batch script whose attempt has other steps on this node.
+    ///
+    /// The controller does not order the script again to a node that holds other steps of the attempt.
     fn is_batch_with_steps(&self, attempt: StepAttempt) -> io::Result<bool> {
         let others = [self.markers("spawned")?, self.markers("ended")?];
         let is_other = |other: &StepAttempt| other.attempt == attempt.attempt && other.step != attempt.step;
         Ok(attempt.step == StepId::BATCH && others.iter().flatten().any(is_other))
     }
 
-    /// Takes back that an attempt was spawned, unless its spurstepd lives or has begun. The order for it, or the client
-    /// that launches it, comes again.
+    /// Removes the marker of an attempt, unless its spurstepd lives or has begun. The order, or the client's
+    /// launch, comes again.
     fn take_back(&self, attempt: StepAttempt) -> io::Result<()> {
         let directory = self.directory(attempt);
         let opened = File::open(&directory)?;
@@ -66,7 +69,7 @@ impl Spool {
         if [EXIT_FILE, LOST_FILE, UNFINISHED_FILE].iter().any(|file| directory.join(file).exists()) {
             return Ok(());
         }
-        // The directory goes first, while it is locked: a spurstepd that comes late sees that its own is gone.
+        // The directory goes first, under the lock: a late spurstepd sees that its directory is gone.
         fs::remove_dir_all(&directory)?;
         tracing::info!(step = %attempt, "it had not begun, and may be launched again");
         absent_is_fine(fs::remove_file(self.marker("spawned", attempt)))
@@ -80,7 +83,7 @@ mod tests {
     use super::*;
     use crate::spool::Found;
 
-    /// A spool in which attempts were spawned, each with one of the files that its spurstepd makes, or none.
+    /// Returns a spool with spawned attempts, each with one of the files that spurstepd creates, or none.
     async fn left(root: &std::path::Path, attempts: &[(&str, &str)]) -> Spool {
         let spool = Spool::open(root).unwrap();
         spool.recover().unwrap();
@@ -110,7 +113,7 @@ mod tests {
             ("6.0.batch", ""),
         ];
         let before = left(root.path(), &attempts).await;
-        // One whose spurstepd has the lock and has not come farther.
+        // A spurstepd that holds the lock and has not come further.
         let live = File::open(before.directory("6.0.batch".parse().unwrap())).unwrap();
         flock(&live, FlockOperation::NonBlockingLockExclusive).unwrap();
         drop(before);
@@ -133,7 +136,7 @@ mod tests {
         drop(left(root.path(), &[("1.0.batch", "")]).await);
         fs::write(root.path().join(BOOT), "another").unwrap();
         let spool = Spool::open(root.path()).unwrap();
-        // A daemon that is killed before it has sealed what is lost leaves that to the next.
+        // A daemon that is killed before it has sealed lost attempts leaves that to the next.
         drop(spool);
         let spool = Spool::open(root.path()).unwrap();
         assert_eq!(spool.unacknowledged().unwrap(), [("1.0.batch".parse().unwrap(), Found::Lost)]);

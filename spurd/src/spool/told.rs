@@ -1,4 +1,4 @@
-//! How far the node has been led: the latest entry and the largest job number that any order has named.
+//! The latest journal entry and the largest job number that any order to this node has named.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// What orders have said of the journal, in one line that is written over.
+/// The numbers, in one line of a file that is overwritten in place.
 #[derive(Debug)]
 pub(super) struct Told {
     file: File,
@@ -20,7 +20,7 @@ impl Told {
         let mut text = String::new();
         file.read_to_string(&mut text)?;
         let mut numbers = text.split_whitespace();
-        // A line that a power loss tore says nothing.
+        // A line that a power loss truncated counts as missing.
         let seq = numbers.next().and_then(|number| number.parse().ok()).unwrap_or(0);
         let last_job = numbers.next().and_then(|number| number.parse().ok()).unwrap_or(0);
         Ok(Told { file, latest: Mutex::new((seq, last_job)) })

@@ -1,4 +1,4 @@
-//! What prolog and epilog of a job are told, kept from its launch to the epilog that a later spurd may run.
+//! Variables for prolog and epilog of a job, kept from its launch to the epilog, which a later spurd may run.
 
 use std::fs;
 use std::io;
@@ -10,23 +10,24 @@ use super::Spool;
 use step_wire::attempt::file_name;
 
 impl Spool {
-    /// Keeps what prolog and epilog of an attempt are told.
+    /// Stores the variables for prolog and epilog of an attempt.
     ///
     /// # Errors
-    /// What the file system refused.
+    /// Fails if the file system refuses.
     pub fn remember_variables(&self, attempt: Attempt, variables: &[(String, String)]) -> io::Result<()> {
         self.noted(fs::write(self.beside_job(attempt, "variables"), serde_json::to_vec(variables)?))
     }
 
-    /// Keeps what the epilog of an attempt is told of the job's end, in place of what was kept before.
+    /// Stores the variables that describe the job's end for the epilog, in place of earlier ones.
     ///
     /// # Errors
-    /// What the file system refused.
+    /// Fails if the file system refuses.
     pub fn remember_end(&self, attempt: Attempt, end: &[(String, String)]) -> io::Result<()> {
         self.noted(fs::write(self.beside_job(attempt, "end"), serde_json::to_vec(end)?))
     }
 
-    /// What prolog and epilog of an attempt are told: first of the job, then of its end, as far as that is known.
+    /// Returns the variables for prolog and epilog of an attempt: those of the job, then those of its end if
+    /// it is known.
     pub fn variables(&self, attempt: Attempt) -> Vec<(String, String)> {
         let kept = |kind| -> Vec<(String, String)> {
             let text = fs::read(self.beside_job(attempt, kind)).unwrap_or_default();

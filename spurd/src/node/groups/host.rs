@@ -1,20 +1,20 @@
-//! Which hierarchies of control groups a host has mounted, and where.
+//! The control group hierarchies that a host has mounted.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-/// The hierarchies of a host.
+/// The control group hierarchies of a host.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Host {
-    /// Where that of version 2 is.
+    /// Mount point of the version 2 hierarchy.
     pub(super) unified: Option<PathBuf>,
-    /// Where those of version 1 are, by controller.
+    /// Mount points of the version 1 hierarchies, by controller.
     pub(super) legacy: BTreeMap<String, PathBuf>,
 }
 
 impl Host {
-    /// From the lines of `/proc/self/mounts`; of two places of one hierarchy the first counts.
+    /// Reads the lines of `/proc/self/mounts`; the first of several mount points of a hierarchy counts.
     pub(super) fn read(mounts: &str) -> Host {
         let mut host = Host::default();
         for line in mounts.lines() {
@@ -36,7 +36,7 @@ impl Host {
     }
 }
 
-/// How many processes this host can have at a time.
+/// Returns the largest number of processes that this host can have at a time.
 pub(super) fn max_processes() -> u64 {
     let limit = |name: &str| {
         let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();

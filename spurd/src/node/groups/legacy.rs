@@ -9,11 +9,11 @@ use step_wire::group::set;
 
 use super::held;
 
-/// Makes the node's group, and holds it.
+/// Creates and locks the node's group.
 pub(super) fn open(controller: &str, mount: &Path, name: &str) -> io::Result<(PathBuf, File)> {
     let shared = mount.join("spurd");
     create(controller, &shared)?;
-    // Older kernels count in a group what is below it only if they are told to.
+    // Older kernels count the memory of groups below only with `use_hierarchy`.
     if controller == "memory"
         && fs::read_to_string(shared.join("memory.use_hierarchy")).is_ok_and(|now| now.trim() == "0")
     {

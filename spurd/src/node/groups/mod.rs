@@ -1,9 +1,10 @@
 //! Control groups for jobs on this node: the part that belongs to spurd.
 //!
-//! What is used is chosen once, when spurd starts, by what the host has ([`Groups::open`]). Below the node's group there
-//! is one for each job, with what the job holds here: in the hierarchy of version 2, and in each of version 1 whose
-//! controller that has not; spurstepd makes one for each step in it. A step is killed as one by version 2, else by the
-//! freezer of version 1. Where neither can be used, steps are held together as process trees.
+//! spurd chooses the hierarchies once, when it starts ([`Groups::open`]). Below the node's group it creates
+//! one group for each job, with limits on the job's resources: in the version 2 hierarchy, and in version 1
+//! hierarchies of controllers that version 2 lacks. Below the job's group spurstepd creates one for each
+//! step. A step is killed as one through version 2, else through the version 1 freezer. Where neither works,
+//! steps are process trees.
 
 mod held;
 mod host;
@@ -24,42 +25,42 @@ use step_wire::order::{Confinement, DeviceNumber, LegacyGroup};
 
 use self::host::Host;
 
-/// What is limited below the node's group, if the kernel has it.
+/// Controllers that limit jobs below the node's group, if the kernel has them.
 const CONTROLLERS: [&str; 3] = ["memory", "cpuset", "pids"];
-/// What keeps steps from devices that they have not; in version 2 a program does, without a controller.
+/// Version 1 controller that denies devices to steps; in version 2 a BPF program does, without a controller.
 const DEVICES: &str = "devices";
-/// What holds steps together where there is no hierarchy of version 2.
+/// Version 1 controller through which a step is killed as one where there is no version 2 hierarchy.
 const FREEZER: &str = "freezer";
 
 /// The node's control groups.
 #[derive(Clone, Debug)]
 pub struct Groups {
-    /// In the hierarchy of version 2.
+    /// The node's group in the version 2 hierarchy.
     unified: Option<Unified>,
-    /// In hierarchies of version 1, by controller.
+    /// The node's groups in version 1 hierarchies, by controller.
     legacy: Arc<[(&'static str, PathBuf)]>,
-    /// How many processes a job may have.
+    /// Largest number of processes that a job may have.
     max_processes: u64,
-    /// Whether a step is kept from devices that it has not.
+    /// True if steps are denied the devices that they do not hold.
     constrain_devices: bool,
-    /// The locks that say that these groups are in use.
+    /// The locks by which other spurds see that the groups are in use.
     _held: Arc<[File]>,
 }
 
-/// The node's group in the hierarchy of version 2.
+/// The node's group in the version 2 hierarchy.
 #[derive(Clone, Debug)]
 struct Unified {
     node: PathBuf,
-    /// What can be passed on to the groups of jobs.
+    /// Controllers that the groups of jobs can use.
     controllers: Arc<[&'static str]>,
 }
 
 impl Groups {
-    /// Makes the node's groups; their name holds the place of the spool, because nodes of several clusters on one host may
-    /// share theirs.
+    /// Creates the node's groups. Their name contains the spool's place, because nodes of several clusters on
+    /// one host may have the same name.
     ///
     /// # Errors
-    /// Why there can be none, or not those that `plugin` names, for people.
+    /// Explains why there can be no groups, or none of the version that `plugin` names, for users.
     pub fn open(plugin: CgroupPlugin, node: &str, spool: &str) -> Result<Groups, String> {
         if plugin == CgroupPlugin::Disabled {
             return Err("[agent] cgroup_plugin = \"disabled\"".to_owned());
@@ -89,7 +90,7 @@ impl Groups {
                 unified.as_ref().is_some_and(|unified| unified.controllers.contains(&controller))
             };
             let freezer = unified.is_none().then_some(FREEZER);
-            // A host without it has version 2, where it is not needed.
+            // A host without the version 1 controller has version 2, which needs none.
             let devices = host.legacy.contains_key(DEVICES).then_some(DEVICES);
             let wanted = freezer.into_iter().chain(CONTROLLERS).chain(devices);
             for controller in wanted.filter(|&controller| !has(controller)) {
@@ -121,19 +122,19 @@ impl Groups {
         Ok(groups)
     }
 
-    /// The same with another limit of a job's processes.
+    /// Returns these groups with another limit of a job's processes.
     #[must_use]
     pub fn with_max_processes(self, max_processes: u64) -> Groups {
         Groups { max_processes, ..self }
     }
 
-    /// The same, where steps may or may not use devices that they have not.
+    /// Returns these groups; with `constrain_devices`, steps are denied the devices that they do not hold.
     #[must_use]
     pub fn constraining_devices(self, constrain_devices: bool) -> Groups {
         Groups { constrain_devices, ..self }
     }
 
-    /// What holds steps together and what limits what, for people: `kill:cgroup/v2,memory:cgroup/v1`.
+    /// Describes how steps are killed and what is limited, for users: `kill:cgroup/v2,memory:cgroup/v1`.
     pub fn describe(&self) -> String {
         let holder = if self.unified.is_some() { "cgroup/v2" } else { "cgroup/v1" };
         let unified = self.unified.iter().flat_map(|unified| unified.controllers.iter());
@@ -155,13 +156,13 @@ impl Groups {
         parts.join(",")
     }
 
-    /// Whether a controller limits jobs here.
+    /// True if `controller` limits jobs on this node.
     pub fn limits(&self, controller: &str) -> bool {
         self.unified.as_ref().is_some_and(|unified| unified.controllers.contains(&controller))
             || self.has_legacy(controller)
     }
 
-    /// Whether a step is kept from devices that it has not.
+    /// True if steps are denied the devices that they do not hold.
     pub fn constrains_devices(&self) -> bool {
         self.constrain_devices && (self.unified.is_some() || self.has_legacy(DEVICES))
     }
@@ -170,10 +171,11 @@ impl Groups {
         self.legacy.iter().any(|(known, _)| *known == controller)
     }
 
-    /// Makes the groups of a job with what it holds here; `denied` are the devices that a step of it may not use.
+    /// Creates the groups of a job, with limits on its resources here; `denied` are the devices that its step
+    /// may not use.
     ///
     /// # Errors
-    /// The system's error if a group cannot be made or a limit that is enforced cannot be set.
+    /// Fails if a group cannot be created, or if an enforced limit cannot be set.
     pub fn prepare(
         &self,
         attempt: Attempt,
@@ -195,7 +197,7 @@ impl Groups {
             confinement.job_group = Some(job);
         }
         for (controller, node) in self.legacy.iter() {
-            // What is not limited needs no group.
+            // A resource without a limit needs no group.
             match *controller {
                 "memory" if memory_bytes == 0 => continue,
                 "cpuset" if cpus.is_empty() => continue,
@@ -214,16 +216,16 @@ impl Groups {
         Ok(Confinement { cpus, denied, ..confinement })
     }
 
-    /// The directories of the node's groups.
+    /// Returns the directories of the node's groups.
     fn nodes(&self) -> impl Iterator<Item = &Path> {
         let unified = self.unified.iter().map(|unified| unified.node.as_path());
         unified.chain(self.legacy.iter().map(|(_, node)| node.as_path()))
     }
 
-    /// Kills what is left of a step and waits until it is gone.
+    /// Kills the processes of a step and waits until they are gone.
     ///
     /// # Errors
-    /// What the system refused.
+    /// Fails if the kernel refuses.
     pub fn kill(&self, step: StepAttempt) -> io::Result<()> {
         let name = Path::new(&job_group(step.attempt)).join(step_group(step.step));
         match &self.unified {
@@ -235,18 +237,19 @@ impl Groups {
         }
     }
 
-    /// Removes every group of the node that nothing runs in, but those of the attempts to `keep`, whose steps may just
-    /// begin. What runs keeps its own for the next spurd.
+    /// Removes every group of the node without processes, except those of the attempts in `keep`, whose steps
+    /// may be starting. Groups with processes stay for the next spurd.
     pub fn close(self, keep: &BTreeSet<Attempt>) {
         let keep: BTreeSet<String> = keep.iter().map(|attempt| job_group(*attempt)).collect();
         for node in self.nodes() {
             remove_node(node, &keep);
-            // The parent is shared with other nodes of this host and goes with the last.
+            // The parent is shared with other nodes of this host; it can be removed once the last of them has
+            // gone.
             let _ = node.parent().map_or(Ok(()), fs::remove_dir);
         }
     }
 
-    /// Removes the groups of a job that has nothing left here.
+    /// Removes the groups of a job that has no processes here.
     pub fn remove(&self, attempt: Attempt) {
         for job in self.nodes().map(|node| node.join(job_group(attempt))).filter(|job| job.is_dir()) {
             remove_steps(&job);
@@ -286,37 +289,37 @@ fn kill_unified(group: &Path) -> io::Result<()> {
         if !text.lines().any(|line| line == "populated 1") {
             return Ok(());
         }
-        // The file becomes ready, exceptionally, when what it says has changed.
+        // The kernel reports a change of this file as an exceptional condition.
         let mut changed = [PollFd::new(&events, PollFlags::PRI)];
         while rustix::event::poll(&mut changed, None) == Err(rustix::io::Errno::INTR) {}
     }
 }
 
-/// Removes what is left of a node's groups in one hierarchy and has no processes.
+/// Removes the groups of a node in one hierarchy, except groups with processes and those to `keep`.
 fn remove_node(node: &Path, keep: &BTreeSet<String>) {
     let jobs = fs::read_dir(node).into_iter().flatten().filter_map(Result::ok);
     let kept = |job: &fs::DirEntry| job.file_name().to_str().is_some_and(|name| keep.contains(name));
     for job in jobs.filter(|entry| entry.path().is_dir() && !kept(entry)) {
-        // The kernel removes no group with processes in it, nor one with groups below.
+        // The kernel refuses to remove a group with processes or with groups below.
         remove_steps(&job.path());
         let _ = fs::remove_dir(job.path());
     }
     let _ = fs::remove_dir(node);
 }
 
-/// Removes the groups of a job's steps that nothing runs in.
+/// Removes the groups of a job's steps without processes.
 fn remove_steps(job: &Path) {
     let steps = fs::read_dir(job).into_iter().flatten().filter_map(Result::ok);
     for step in steps.filter(|entry| entry.path().is_dir()) {
-        // One that cannot be removed keeps the job's, which is what counts.
+        // A step's group that stays keeps the job's group, whose removal then fails.
         let _ = fs::remove_dir(step.path());
     }
 }
 
-/// Passes on to the groups below what this group has; what it has not is not enforced.
+/// Enables controllers for the groups below; a controller that this group lacks is not enforced.
 fn enable(group: &Path, controllers: &[&str]) {
     for controller in controllers {
-        // Each on its own, because one that is missing makes the whole line fail.
+        // One line for each controller: the kernel refuses a whole line for one unknown name.
         let _ = set(&group.join("cgroup.subtree_control"), &format!("+{controller}"));
     }
 }

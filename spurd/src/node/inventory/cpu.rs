@@ -1,7 +1,7 @@
 //! CPUs: sockets, cores and hardware threads, as far as this process may use them.
 //!
-//! Spur numbers a node's CPUs from 0 in the order socket, core, thread, so that a range of numbers is a compact
-//! piece of the machine; [`Cpus::threads`] translates to the kernel's numbers.
+//! Spur numbers a node's CPUs from 0 in the order socket, core, thread, so that a range of numbers is a
+//! compact piece of the machine; [`Cpus::threads`] translates to the kernel's numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::{Kernel, numbered};
 /// The CPUs of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cpus {
-    /// Sockets with at least one usable CPU.
+    /// Number of sockets with at least one usable CPU.
     pub sockets: u32,
     /// Cores in each socket, at least 1; the fewest where sockets differ.
     pub cores_per_socket: u32,
@@ -20,29 +20,29 @@ pub struct Cpus {
     pub threads_per_core: u32,
     /// The kernel's number of every usable CPU, in the order socket, core, thread.
     pub threads: Vec<u32>,
-    /// Where each of them lies, in the same order.
+    /// Position of every CPU in `threads`, in the same order.
     pub places: Vec<CpuPlace>,
 }
 
-/// Where a CPU lies in its node, by the kernel's numbers.
+/// Position of a CPU in its node, by the kernel's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuPlace {
-    /// The socket.
+    /// Number of the socket.
     pub socket: u32,
-    /// The core in the socket.
+    /// Number of the core in its socket.
     pub core: u32,
     /// The locality domain (NUMA node), 0 where the kernel names none.
     pub locality: u32,
 }
 
-/// The CPUs this process may run on, by the kernel's numbers; empty if the kernel does not say.
+/// Returns the CPUs that this process may run on, by the kernel's numbers; empty if the kernel does not say.
 pub fn usable() -> BTreeSet<u32> {
     let Ok(set) = rustix::thread::sched_getaffinity(None) else { return BTreeSet::new() };
     (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).map(|cpu| cpu as u32).collect()
 }
 
 impl Kernel {
-    /// The CPUs of the node that are among `usable`; all of them if that is empty.
+    /// Returns the node's online CPUs among `usable`, or all of them if `usable` is empty.
     pub fn cpus(&self, usable: &BTreeSet<u32>) -> Cpus {
         let base = "sys/devices/system/cpu";
         let online = |cpu: u32| self.line(format!("{base}/cpu{cpu}/online")).is_none_or(|state| state != "0");
@@ -73,14 +73,14 @@ impl Kernel {
         shape(sockets, near)
     }
 
-    /// The NUMA nodes with memory; the first alone where the kernel names none.
+    /// Returns the NUMA nodes with memory; node 0 alone where the kernel names none.
     pub fn memory_nodes(&self) -> Vec<u32> {
         let list = self.line("sys/devices/system/node/has_memory");
         let nodes = list.and_then(|list| list.parse::<IdSet>().ok()).unwrap_or_default();
         if nodes.is_empty() { vec![0] } else { nodes.iter().collect() }
     }
 
-    /// The locality domains of the node with their CPUs.
+    /// Returns the locality domains of the node with their CPUs.
     fn localities(&self) -> Vec<(u32, IdSet)> {
         let base = "sys/devices/system/node";
         let names = self.names(base);

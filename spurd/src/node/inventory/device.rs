@@ -1,4 +1,4 @@
-//! Devices that are allocated one by one, each with the file through which it is used.
+//! Devices that are allocated one by one, each with the files through which processes use it.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -9,38 +9,40 @@ use spur_core::model::idset::IdSet;
 use spur_core::model::node::DevicePlace;
 use step_wire::order::DeviceNumber;
 
-/// Who made a GPU.
+/// The maker of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Vendor {
-    /// AMD: `ROCR_VISIBLE_DEVICES`.
+    /// AMD, whose libraries read `ROCR_VISIBLE_DEVICES`.
     Amd,
-    /// NVIDIA: `CUDA_VISIBLE_DEVICES`.
+    /// NVIDIA, whose libraries read `CUDA_VISIBLE_DEVICES`.
     Nvidia,
 }
 
-/// One device.
+/// One device of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// What it is, as `--gres=NAME` asks for it: `gpu`.
+    /// Name of the resource, as `--gres=NAME` asks for it: `gpu`.
     pub name: String,
-    /// Its type, as `--gres=gpu:TYPE` names it: `mi300x`, `h100`; empty: none.
+    /// Type, as `--gres=gpu:TYPE` names it: `mi300x`, `h100`; empty without a type.
     pub kind: String,
-    /// Who made it, if it is a GPU of one of these.
+    /// The maker, if the device is a GPU of a known one.
     pub vendor: Option<Vendor>,
-    /// The number by which the vendor's library counts it; of others its place among those of its name.
+    /// The number by which the vendor's library counts the device; without a vendor, the position among those
+    /// of its name.
     pub index: u32,
-    /// What CUDA calls it that has no number for it, as it has none for a MIG instance; of others empty.
+    /// CUDA's name of a MIG instance, for which CUDA has no number; empty for other devices.
     pub called: String,
-    /// The files through which a process uses it. Devices may have some in common, as MIG instances have that of their GPU.
+    /// The files through which a process uses the device. MIG instances share the file of their GPU.
     pub files: Vec<PathBuf>,
-    /// The node's cores that are near, numbered socket by socket; none: all are alike.
+    /// The node's cores near the device, numbered socket by socket; empty if no cores are nearer than others.
     pub cores: IdSet,
-    /// How many links it has to each device of its name, in their order; none: not known.
+    /// Number of links to each device of the same name, in their order; empty if unknown.
     pub links: Vec<u32>,
 }
 
 impl Device {
-    /// The devices of a node that `[[gres]]` names, with what is wrong with those that are not counted.
+    /// Returns the devices that `[[gres]]` declares for a node, and messages about entries that are not
+    /// counted.
     pub fn declared(entries: &[DeviceFiles], node: &str) -> (Vec<Device>, Vec<String>) {
         let (mut devices, mut wrong) = (Vec::new(), Vec::new());
         let mut counts = BTreeMap::<(&str, Option<Vendor>), u32>::new();
@@ -75,10 +77,10 @@ impl Device {
         (devices, wrong)
     }
 
-    /// The kernel's numbers of its files.
+    /// Returns the kernel's device numbers of the device's files.
     ///
     /// # Errors
-    /// A file is not there, or is no device; for people.
+    /// Names a file that does not exist or is not a device, for users.
     pub fn numbers(&self) -> Result<Vec<DeviceNumber>, String> {
         self.files.iter().map(|file| self.number(file)).collect()
     }
@@ -95,7 +97,7 @@ impl Device {
     }
 }
 
-/// The links of the device that is the `place`th of its name on the node.
+/// Returns the links of the device that is the `place`th of its name on the node.
 fn links_at(entry: &DeviceFiles, place: usize) -> Result<Vec<u32>, String> {
     match entry.links.iter().position(Option::is_none) {
         Some(own) if own != place => Err(format!(
@@ -106,7 +108,7 @@ fn links_at(entry: &DeviceFiles, place: usize) -> Result<Vec<u32>, String> {
     }
 }
 
-/// Where devices lie: those of the names of which anything is known.
+/// Returns the locality of all devices whose name has at least one device with known cores or links.
 pub fn places(devices: &[Device]) -> Vec<DevicePlace> {
     let is_known = |name: &str| {
         let mut same = devices.iter().filter(|device| device.name == name);
@@ -121,7 +123,7 @@ pub fn places(devices: &[Device]) -> Vec<DevicePlace> {
     devices.iter().filter(|device| is_known(&device.name)).map(place).collect()
 }
 
-/// Who made a GPU that is used through such a file.
+/// Returns the maker of a GPU by the name of its file.
 fn vendor(file: &Path) -> Option<Vendor> {
     let name = file.file_name()?.to_str()?;
     let numbered = |prefix| super::numbered(name, prefix).is_some();

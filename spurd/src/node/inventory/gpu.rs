@@ -1,9 +1,9 @@
 //! GPUs of AMD and NVIDIA, as their drivers show them.
 //!
-//! AMD GPUs come from the compute driver's topology (`/sys/class/kfd`), which is also the order that ROCm counts them
-//! in; NVIDIA GPUs from `/proc/driver/nvidia`, in the order of their bus addresses, which is CUDA's order with
-//! `CUDA_DEVICE_ORDER=PCI_BUS_ID`; in the place of a GPU that is divided by MIG stand its instances. A GPU without a driver
-//! is none that a job could use, and is not counted.
+//! AMD GPUs come from the compute driver's topology (`/sys/class/kfd`), in whose order ROCm counts them.
+//! NVIDIA GPUs come from `/proc/driver/nvidia`, in the order of their bus addresses: CUDA's order with
+//! `CUDA_DEVICE_ORDER=PCI_BUS_ID`. A GPU that MIG divides is replaced by its instances. A GPU without a
+//! driver cannot be used and is not counted.
 
 use std::path::PathBuf;
 
@@ -36,18 +36,19 @@ const AMD_TYPES: [(u32, &str); 19] = [
     (0x75a3, "mi355x"),
 ];
 
-/// What the compute driver calls a link of xGMI (`CRAT_IOLINK_TYPE_XGMI` in the kernel's `kfd_crat.h`).
+/// The compute driver's type of an xGMI link (`CRAT_IOLINK_TYPE_XGMI` in the kernel's `kfd_crat.h`).
 const XGMI: u32 = 11;
 
 impl Kernel {
-    /// The GPUs that jobs can use, AMD's first.
+    /// Returns the GPUs that jobs can use, AMD's first.
     pub fn gpus(&self, cpus: &Cpus) -> Vec<Device> {
         let mut gpus = self.amd(cpus);
         gpus.extend(self.nvidia(cpus));
         gpus
     }
 
-    /// The node's cores that the kernel calls near a device; none where it names all, or nothing.
+    /// Returns the node's cores near a device, according to the kernel; empty if the kernel names all CPUs or
+    /// none.
     fn near(&self, device: &str, cpus: &Cpus) -> IdSet {
         let list = self.line(format!("{device}/local_cpulist"));
         let local = list.and_then(|list| list.parse::<IdSet>().ok()).unwrap_or_default();
@@ -60,7 +61,8 @@ impl Kernel {
         near.into_iter().map(|own| own / cpus.threads_per_core.max(1)).collect()
     }
 
-    /// How many xGMI links lead from a node of AMD's topology to each of these.
+    /// Returns the number of xGMI links from one node of AMD's topology to each node of `to`; empty if there
+    /// are none.
     fn xgmi(&self, from: u32, to: &[u32]) -> Vec<u32> {
         let base = format!("sys/class/kfd/kfd/topology/nodes/{from}/io_links");
         let mut links = vec![0; to.len()];
@@ -80,7 +82,7 @@ impl Kernel {
         let mut nodes: Vec<u32> = self.names(base).iter().filter_map(|name| name.parse().ok()).collect();
         nodes.sort_unstable();
         let described = nodes.into_iter().filter_map(|node| {
-            // A node of the topology without this number is a CPU.
+            // A node of the topology without a GPU number is a CPU.
             self.line(format!("{base}/{node}/gpu_id")).filter(|id| id != "0" && !id.is_empty())?;
             let properties = self.text(format!("{base}/{node}/properties"))?;
             let minor = number(&properties, "drm_render_minor").filter(|&minor| minor > 0)?;
@@ -116,8 +118,10 @@ impl Kernel {
         described.zip(0..).flat_map(one).collect()
     }
 
-    /// The MIG instances that a GPU is divided into: one device for each compute instance, whose files are the GPU's and
-    /// those that open the two instances. The driver shows neither their sizes nor their names there.
+    /// Returns the MIG instances of a GPU: one device for each compute instance.
+    ///
+    /// The files of an instance are the GPU's and those that open the GPU instance and the compute instance.
+    /// The driver shows neither sizes nor names of instances there.
     fn instances(&self, minor: u32, uuid: &str, whole: &Device) -> Vec<Device> {
         let base = format!("proc/driver/nvidia/capabilities/gpu{minor}/mig");
         let numbers = |path: &str, prefix: &str| {
@@ -162,19 +166,20 @@ fn gpu(vendor: Vendor, kind: String, index: u32, file: PathBuf) -> Device {
     }
 }
 
-/// The number that a line of the compute driver's properties says.
+/// Returns the number on a line of the compute driver's properties.
 fn number(properties: &str, key: &str) -> Option<u32> {
     let value = properties.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
     value.trim().parse().ok()
 }
 
-/// The type of an AMD GPU; its PCI number where it is not known by name, so that types never mix.
+/// Returns the type of an AMD GPU; its PCI number if the type is not known by name, so that types never mix.
 fn amd_type(device: u32) -> String {
     let known = AMD_TYPES.iter().find(|(id, _)| *id == device);
     known.map_or_else(|| format!("amd_{device:04x}"), |(_, kind)| (*kind).to_owned())
 }
 
-/// The type of an NVIDIA GPU: the model without maker, series and memory (`NVIDIA H100 80GB HBM3` is `h100`).
+/// Returns the type of an NVIDIA GPU: the model without maker, series and memory (`NVIDIA H100 80GB HBM3` is
+/// `h100`).
 fn nvidia_type(model: &str) -> String {
     let noise = ["nvidia", "tesla", "quadro", "geforce", "graphics", "device"];
     let lower = model.to_lowercase();

@@ -1,4 +1,4 @@
-//! Memory, temporary disk and load.
+//! Memory, temporary disk and load of the node.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use super::Kernel;
 /// Memory of the node in MiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// All there is.
+    /// Installed memory in MiB.
     pub total_mb: u64,
-    /// What could be had without swapping.
+    /// Memory available without swapping, in MiB.
     pub available_mb: u64,
 }
 
 impl Kernel {
-    /// The node's memory.
+    /// Reads the node's memory; 0 where the kernel does not say.
     pub fn memory(&self) -> Memory {
         let text = self.text("proc/meminfo").unwrap_or_default();
         let mb = |key: &str| {
@@ -28,7 +28,7 @@ impl Kernel {
         }
     }
 
-    /// The load average over one minute, in hundredths.
+    /// Returns the load average over one minute, in hundredths.
     pub fn load_hundredths(&self) -> u32 {
         let text = self.line("proc/loadavg").unwrap_or_default();
         let load: f64 = text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0);
@@ -36,7 +36,7 @@ impl Kernel {
     }
 }
 
-/// The size of the file system that holds `directory`, in MiB; 0 if it cannot be told.
+/// Returns the size of the file system that holds `directory`, in MiB; 0 if it cannot be read.
 pub fn disk_mb(directory: &Path) -> u64 {
     rustix::fs::statvfs(directory).map_or(0, |disk| (disk.f_blocks.saturating_mul(disk.f_frsize)) >> 20)
 }

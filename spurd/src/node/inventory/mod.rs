@@ -1,7 +1,7 @@
-//! What this node has, as the kernel tells it: CPUs, memory, temporary disk, devices, and how busy it is.
+//! The node's resources as the kernel shows them: CPUs, memory, temporary disk, devices, and load.
 //!
-//! Everything is read below a root directory, `/` in earnest and a fixture tree in tests. What is not there is
-//! reported as none; nothing here fails because a node lacks something.
+//! All files are read below a root directory: `/`, or a fixture tree in tests. A missing file means that the
+//! node lacks the resource; reading never fails.
 
 pub mod cpu;
 pub mod device;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use self::cpu::Cpus;
 use self::device::Device;
 
-/// The files the kernel shows.
+/// The files in which the kernel describes the node, below a root directory.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     root: PathBuf,
@@ -26,26 +26,26 @@ impl Default for Kernel {
     }
 }
 
-/// What the node has.
+/// The detected resources of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inventory {
     /// Sockets, cores and threads that this process may use.
     pub cpus: Cpus,
     /// Memory in MiB.
     pub memory_mb: u64,
-    /// Temporary disk in MiB.
+    /// Size of the file system of temporary files, in MiB.
     pub tmp_disk_mb: u64,
     /// GPUs in the order of their index.
     pub gpus: Vec<Device>,
 }
 
 impl Kernel {
-    /// The files below another root.
+    /// Returns the files below another root.
     pub fn below(root: impl Into<PathBuf>) -> Kernel {
         Kernel { root: root.into() }
     }
 
-    /// Takes stock; `tmp` is the directory whose file system holds the temporary files of jobs.
+    /// Detects the node's resources; `tmp` is the directory of the jobs' temporary files.
     pub fn take_stock(&self, tmp: &Path) -> Inventory {
         let cpus = self.cpus(&cpu::usable());
         Inventory {
@@ -56,12 +56,12 @@ impl Kernel {
         }
     }
 
-    /// The kernel's boot id, new with every boot; empty where there is none.
+    /// Returns the kernel's boot id, new with every boot; empty if there is none.
     pub fn boot_id(&self) -> String {
         self.line("proc/sys/kernel/random/boot_id").unwrap_or_default()
     }
 
-    /// When the kernel booted, in seconds since 1970.
+    /// Returns the time of the boot, in seconds since the Unix epoch.
     pub fn booted_at(&self) -> Option<i64> {
         let stat = self.text("proc/stat")?;
         stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
@@ -71,12 +71,12 @@ impl Kernel {
         fs::read_to_string(self.root.join(path)).ok()
     }
 
-    /// The first line of a file, without its end.
+    /// Returns the first line of a file, without its end; `None` if there is no such file.
     fn line(&self, path: impl AsRef<Path>) -> Option<String> {
         Some(self.text(path)?.lines().next().unwrap_or_default().trim().to_owned())
     }
 
-    /// The names in a directory, sorted; none if there is no such directory.
+    /// Returns the names in a directory, sorted; empty if there is no such directory.
     fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.root.join(path)) else { return Vec::new() };
         let name = |entry: std::io::Result<fs::DirEntry>| entry.ok()?.file_name().into_string().ok();
@@ -86,7 +86,7 @@ impl Kernel {
     }
 }
 
-/// The number after a prefix: `card0` after `card` is 0, `card0-DP-1` is none.
+/// Returns the number after a prefix: 0 for `card0` after `card`, `None` for `card0-DP-1`.
 fn numbered(name: &str, prefix: &str) -> Option<u32> {
     let digits = name.strip_prefix(prefix)?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
@@ -96,7 +96,7 @@ fn numbered(name: &str, prefix: &str) -> Option<u32> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A directory that holds these files, each with its content.
+    /// Creates a directory with these files and their contents.
     pub(crate) fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Kernel) {
         let root = tempfile::tempdir().unwrap();
         for (path, content) in files {

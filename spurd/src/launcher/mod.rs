@@ -50,7 +50,7 @@ pub enum StepEvent {
     },
     /// Every task runs its program.
     Started {
-        /// Milliseconds since the Unix epoch at which the last task began.
+        /// Milliseconds since the Unix epoch at which the last task began its program.
         at_ms: u64,
         /// Process ids in the order of local ids.
         pids: Vec<u32>,

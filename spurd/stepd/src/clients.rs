@@ -1,4 +1,4 @@
-//! The connections to the step's control socket: who subscribes, reads the streams, or looks on.
+//! The connections to the step's control socket: subscribers, the attached client, and watchers.
 
 use std::os::unix::net::UnixListener;
 
@@ -7,14 +7,14 @@ use step_wire::message::{Ack, Event, Frame, OutputPart};
 use crate::connection::Connection;
 use crate::task::set::Tasks;
 
-/// Everybody who is connected.
+/// All connections to the control socket.
 pub(crate) struct Clients {
     pub(crate) listener: UnixListener,
     pub(crate) all: Vec<Connection>,
 }
 
 impl Clients {
-    /// Takes up the connections that wait.
+    /// Accepts the waiting connections.
     pub(crate) fn admit(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             match Connection::new(stream, Vec::new()) {
@@ -28,13 +28,14 @@ impl Clients {
         self.all.retain(|connection| !connection.closed());
     }
 
-    /// Sends an event to all who have subscribed.
+    /// Sends an event to all subscribers.
     pub(crate) fn tell(&mut self, event: &Event) {
         let subscribed = self.all.iter_mut().filter(|connection| connection.subscribed);
         subscribed.for_each(|connection| connection.send(&Frame::Event(event.clone())));
     }
 
-    /// Makes one connection the reader of the step's streams; `state` is how far the input is.
+    /// Attaches one connection to the step's streams, and detaches the previous one; `state` is the offset of
+    /// the input.
     pub(crate) fn attach(&mut self, index: usize, state: Ack) {
         for (other, connection) in self.all.iter_mut().enumerate() {
             if connection.attached && other != index {
@@ -46,7 +47,7 @@ impl Clients {
         self.all[index].send(&Frame::Ack(state));
     }
 
-    /// Sends output and acknowledgements to the reader as far as it takes them.
+    /// Sends output and acknowledgements to the attached client as far as it takes them.
     pub(crate) fn pump(&mut self, tasks: &mut Tasks) {
         let Some(reader) = self.all.iter_mut().find(|one| one.attached && !one.closed()) else { return };
         if let Some(ack) = tasks.input.acknowledgement() {
@@ -67,8 +68,7 @@ impl Clients {
         self.all.iter().any(|one| one.watching)
     }
 
-    /// Sends a copy of output to those who look on. They hold up nobody: a slow one misses some, and sees that from the
-    /// offsets.
+    /// Sends a copy of output to the watchers. A slow watcher misses parts, and sees that from the offsets.
     pub(crate) fn show(&mut self, part: OutputPart) {
         let frame = Frame::Output(part);
         for connection in self.all.iter_mut().filter(|one| one.watching && one.has_room()) {
@@ -76,7 +76,7 @@ impl Clients {
         }
     }
 
-    /// Whether everybody has been sent all there was.
+    /// True if no connection has unsent bytes.
     pub(crate) fn have_everything(&self) -> bool {
         self.all.iter().all(|connection| !connection.pending())
     }

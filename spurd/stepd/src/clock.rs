@@ -1,10 +1,10 @@
-//! The time as the step's life counts it.
+//! The clock of a step's life.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use spur_core::compute::step::Now;
 
-/// A clock that began when spurstepd took up its step.
+/// A clock that began when spurstepd received its order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Instant);
 
@@ -18,7 +18,7 @@ impl Clock {
         Now { steady_ms: millis(self.0.elapsed()), unix_ms: millis(unix) }
     }
 
-    /// The moment at which the steady clock shows this time.
+    /// Returns the instant at which the steady clock shows this time, in milliseconds.
     pub(crate) fn at(self, steady_ms: u64) -> Option<Instant> {
         self.0.checked_add(Duration::from_millis(steady_ms))
     }

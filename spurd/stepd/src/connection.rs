@@ -6,28 +6,28 @@ use std::os::unix::net::UnixStream;
 
 use step_wire::message::Frame;
 
-/// How many bytes may wait for a slow reader before no more output is added.
+/// Unsent bytes of a slow client beyond which no more output is added.
 const BACKLOG: usize = 128 << 10;
 
-/// A peer: spurd, or a spurd after that one.
+/// A peer: spurd, or a later spurd.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: UnixStream,
     received: Vec<u8>,
     waiting: Vec<u8>,
     closed: bool,
-    /// It wants to know what happens.
+    /// True if the peer receives events.
     pub(crate) subscribed: bool,
-    /// It reads the step's output and writes its input.
+    /// True if the peer reads the step's output and writes its input.
     pub(crate) attached: bool,
-    /// It gets a copy of the step's output.
+    /// True if the peer gets a copy of the step's output.
     pub(crate) watching: bool,
-    /// It leads to the step's part on the node of this number.
+    /// Number of the node to whose part of the step the connection leads.
     pub(crate) peer: Option<u32>,
 }
 
 impl Connection {
-    /// A connection over `stream`, with `received` already read from it.
+    /// Returns a connection over `stream`; `received` was already read from it.
     pub(crate) fn new(stream: UnixStream, received: Vec<u8>) -> io::Result<Connection> {
         stream.set_nonblocking(true)?;
         Ok(Connection {
@@ -60,18 +60,18 @@ impl Connection {
         self.closed
     }
 
-    /// Gives up on the peer.
+    /// Closes the connection.
     pub(crate) fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Sends a frame, now or when the peer takes it.
+    /// Sends a frame now, or when the peer takes it.
     pub(crate) fn send(&mut self, frame: &Frame) {
         frame.encode(&mut self.waiting);
         self.flush();
     }
 
-    /// Writes what the peer takes.
+    /// Writes as much as the peer takes.
     pub(crate) fn flush(&mut self) {
         let mut written = 0;
         while !self.closed && written < self.waiting.len() {
@@ -85,7 +85,7 @@ impl Connection {
         self.waiting.drain(..written);
     }
 
-    /// Reads what is there and returns the whole frames in it.
+    /// Reads the available bytes and returns the whole frames in them.
     pub(crate) fn receive(&mut self) -> Vec<Frame> {
         let mut bytes = [0; 16 << 10];
         match self.stream.read(&mut bytes) {
@@ -97,7 +97,7 @@ impl Connection {
         self.frames()
     }
 
-    /// The whole frames among what was received; a peer that talks nonsense is given up.
+    /// Returns the whole frames among the received bytes; malformed frames close the connection.
     pub(crate) fn frames(&mut self) -> Vec<Frame> {
         let (mut frames, mut taken) = (Vec::new(), 0);
         loop {

@@ -1,10 +1,10 @@
-//! The process that every spurstepd of a spurd is forked from.
+//! The process from which every spurstepd of a spurd is forked.
 //!
-//! To execute a program for each step costs more than all that spurstepd does for a short one. So spurd executes it
-//! once, and that process, small and with one thread, forks itself for each step. It ends with the spurd that started
-//! it; the steps do not. The dialogue over its standard input: spurd sends a byte and with it the step's control
-//! socket and its directory, or for a process that reads a file one socket, and is answered with the error number of the
-//! fork, 0 for none.
+//! Executing a program for each step would cost more than all that spurstepd does for a short one. So spurd
+//! executes it once, and that process, small and with one thread, forks for each step. It ends with the spurd
+//! that started it; the steps go on. Over its standard input, spurd sends a byte with the step's control
+//! socket and directory, or with one socket for a process that reads a file. The answer is the error number
+//! of the fork, 0 for success.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -16,24 +16,24 @@ use nix::unistd::ForkResult;
 
 use crate::socket::receive_with_descriptors;
 
-/// What spurd wants a process for.
+/// The purpose of a forked process.
 pub(crate) enum Wanted {
-    /// A step.
+    /// Running a step.
     Step {
-        /// Its control socket.
+        /// The step's control socket.
         listener: UnixListener,
-        /// The directory of its attempt.
+        /// The directory of the step's attempt.
         directory: File,
     },
-    /// A file that is read as a user.
+    /// Reading a file as a user.
     Reader {
-        /// Where spurd says which file, and reads its bytes.
+        /// Socket on which spurd names the file and reads its bytes.
         socket: UnixStream,
     },
 }
 
 impl Wanted {
-    /// What is asked for with these descriptors: how many there are says what they are.
+    /// Recognises a request by the number of its descriptors.
     fn new(files: Vec<File>) -> io::Result<Wanted> {
         let mut files = files.into_iter().map(OwnedFd::from);
         match (files.next(), files.next()) {
@@ -46,11 +46,11 @@ impl Wanted {
     }
 }
 
-/// Forks a process for everything that is wanted. Returns what is wanted in each of them, and `None` in the first process,
-/// when spurd is gone.
+/// Forks a process for every request. Returns the request in each child, and `None` in the parent once spurd
+/// is gone.
 pub(crate) fn tend() -> io::Result<Option<Wanted>> {
     let mut spurd = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    // What somebody types at spurd's terminal is not meant for the steps.
+    // Keys typed at spurd's terminal must not reach the steps.
     rustix::process::setsid()?;
     children(SigHandler::SigIgn)?;
     loop {
@@ -62,7 +62,7 @@ pub(crate) fn tend() -> io::Result<Option<Wanted>> {
             Err(error) => return Err(error.into()),
         };
         let wanted = Wanted::new(files)?;
-        // SAFETY: this process has only this thread, so the child may do everything that the parent may.
+        // SAFETY: this process has one thread, so the child may do everything that the parent may.
         let error = match unsafe { nix::unistd::fork() } {
             Ok(ForkResult::Parent { .. }) => 0,
             Ok(ForkResult::Child) => {
@@ -76,10 +76,10 @@ pub(crate) fn tend() -> io::Result<Option<Wanted>> {
     }
 }
 
-/// Has the kernel forget children that end (`SigIgn`), or keep them for who waits for them (`SigDfl`).
+/// Lets the kernel discard children that end (`SigIgn`), or keep them until they are waited for (`SigDfl`).
 fn children(handler: SigHandler) -> io::Result<()> {
     let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
-    // SAFETY: no function of ours is installed as a handler.
+    // SAFETY: the handler is one of the predefined ones, no function.
     unsafe { nix::sys::signal::sigaction(Signal::SIGCHLD, &action) }?;
     Ok(())
 }

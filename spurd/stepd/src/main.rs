@@ -1,4 +1,4 @@
-//! spurstepd: runs one step on one node. spurd starts it and hands it the order over a socket.
+//! `spurstepd`: runs one step on one node. spurd starts it and sends it the order over a socket.
 
 mod clients;
 mod clock;
@@ -24,16 +24,19 @@ use crate::fork_server::Wanted;
 use crate::poll::Shell;
 use crate::setup::{Received, Refusal};
 
-/// Runs spurstepd: forks one for each step that spurd asks for on standard input, and in each of them runs that step
-/// to its end. A process that reads a file of a user's for spurd is forked likewise.
+/// Forks a spurstepd for each step that spurd asks for on standard input; each child runs its step to the
+/// end.
+///
+/// Processes that read a user's file for spurd are forked likewise.
 fn main() -> ExitCode {
-    // A start script may have left a file open that only root may read; no task is to inherit that descriptor.
+    // A start script may have left a file open that only root may read; tasks must not inherit the
+    // descriptor.
     close_fds::set_fds_cloexec(3, &[]);
     match fork_server::tend() {
         Ok(Some(Wanted::Step { listener, directory })) => run_step(listener, &directory),
         Ok(Some(Wanted::Reader { socket })) => match reader::serve(socket) {
             Ok(()) => ExitCode::SUCCESS,
-            // The client is gone, or spurd.
+            // The client or spurd is gone.
             Err(_) => ExitCode::FAILURE,
         },
         Ok(None) => ExitCode::SUCCESS,

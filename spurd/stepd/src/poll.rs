@@ -1,8 +1,9 @@
-//! The shell around the life of a step: what poll(2) finds becomes inputs, and effects become calls of the kernel.
+//! The shell around the life of a step: turns the results of poll(2) into inputs, and carries out the
+//! effects.
 //!
-//! It has one thread and one loop around poll(2); every wait is for an event. It promises: an attempt whose record
-//! exists is not run again; what it starts is either running below it or in the record; when it says `Ended`, no process
-//! of the step is left; it needs nobody to go on, and serves whoever connects.
+//! The shell has one thread and one loop around poll(2). It promises: an attempt with a record is not run
+//! again; a started process is either below spurstepd or in the record; when it reports `Ended`, no process
+//! of the step is left; it needs no other process to go on, and serves every connection.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -27,10 +28,10 @@ use crate::stream::Outgoing;
 use crate::task::set::{self, Tasks};
 use crate::task::{self, Launching};
 
-/// How long a client that does not read may keep spurstepd from ending, once everything else is done.
+/// Longest delay of spurstepd's end by a client that does not read, once everything else is done.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// What poll(2) found ready.
+/// A source of events that poll(2) found ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Signals,
@@ -44,11 +45,11 @@ enum Source {
     Mpi(mpi::Source),
 }
 
-/// A step, and everything that its life is carried out with.
+/// A step, and everything that carries out its life.
 pub(crate) struct Shell {
     pub(crate) order: StepOrder,
     pub(crate) life: Step,
-    /// What the life has still to hear.
+    /// Inputs that the life has not handled yet.
     inputs: VecDeque<Input>,
     clock: Clock,
     pub(crate) clients: Clients,
@@ -67,7 +68,7 @@ impl Shell {
         let plan = Plan {
             ranks: order.tasks.iter().map(|task| task.global).collect(),
             epilogs: set::epilogs(&order).map(|(_, limit_ms)| Epilog { limit_ms }).collect(),
-            // One at a time, so that the first to use a file has emptied it before the next writes.
+            // Tasks start one at a time, so that the first to use a file truncates it before the next writes.
             launched_together: 1,
             has_server: mpi.as_ref().is_some_and(Mpi::has_server),
             time_limit_ms: order.time_limit.map(|seconds| seconds.saturating_mul(1000)),
@@ -88,7 +89,7 @@ impl Shell {
         }
     }
 
-    /// Runs the step to its end, beginning with what `spurd` has said already.
+    /// Runs the step to its end, beginning with the frames that `spurd` has already received.
     pub(crate) fn run(mut self, spurd: Connection) -> io::Result<()> {
         let mut spurd = spurd;
         spurd.subscribed = true;
@@ -109,7 +110,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Waits for the next thing to happen.
+    /// Waits for the next event, and returns its sources.
     fn wait(&self) -> io::Result<Vec<Source>> {
         let sources = self.sources();
         let mut fds: Vec<PollFd<'_>> =
@@ -165,7 +166,7 @@ impl Shell {
     fn serve(&mut self, source: Source) {
         match source {
             Source::Signals => {
-                // Only the news that there is some matters; what ended is asked of the kernel.
+                // The signal only announces ended children; the kernel names them.
                 while let Ok(Some(_)) = self.processes.signals.read_signal() {}
                 self.reap();
             }
@@ -192,7 +193,7 @@ impl Shell {
         }
     }
 
-    /// Tells the life of the step what has become true, moves streams on, and forgets who is gone.
+    /// Feeds due inputs to the step's life, moves streams on, and drops closed connections.
     fn settle(&mut self) {
         if self.life.due().is_some_and(|due| due <= self.clock.now().steady_ms) {
             self.feed(Input::Time);
@@ -212,7 +213,7 @@ impl Shell {
         }
     }
 
-    /// Tells the life of the step something, and carries out what it says.
+    /// Feeds an input to the step's life, and carries out its effects.
     pub(crate) fn feed(&mut self, input: Input) {
         self.inputs.push_back(input);
         while let Some(input) = self.inputs.pop_front() {
@@ -226,7 +227,7 @@ impl Shell {
         }
     }
 
-    /// Tells the life of the step why it cannot start.
+    /// Reports a failure to start to the step's life.
     fn fail(&mut self, failure: LaunchFailure) {
         self.log(&failure);
         self.feed(Input::Failed { failure });
@@ -236,7 +237,7 @@ impl Shell {
         eprintln!("spurstepd: {}: {}", self.order.attempt, failure.message);
     }
 
-    /// Does what the life of the step says. What comes of it is heard after the other effects of the same input.
+    /// Carries out an effect. Its results are fed after the other effects of the same input.
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::StartServer => self.start_server(),
@@ -293,7 +294,8 @@ impl Shell {
         }
     }
 
-    /// Reads what a task between fork and exec reports, up to its end: the task runs, or has said why not.
+    /// Reads the report of a task between fork and exec. At its end, the task runs or has named the reason
+    /// why not.
     fn advance_launch(&mut self, index: usize) {
         let task = &mut self.tasks.all[index];
         let Some(launching) = task.launching.take_if(Launching::advance) else { return };
@@ -327,7 +329,7 @@ impl Shell {
         }
     }
 
-    /// Writes a line for the user. Nothing waits for it: a process of its own writes to a file.
+    /// Writes a line for the user. A helper process writes to a file, so that nothing waits.
     fn notice(&mut self, notice: &Notice) {
         let step = || format!("{}.{}", self.order.attempt.attempt.job, self.order.attempt.step.label());
         let line = match notice {
@@ -358,14 +360,16 @@ impl Shell {
         self.clients.tell(&event);
     }
 
-    /// The record of the step's end, once it has ended.
+    /// Returns the record of the step, once the step has ended.
     pub(crate) fn record(&self) -> Option<ExitRecord> {
         let record = self.life.record()?.clone();
         Some(ExitRecord::new(self.order.attempt, record, self.processes.usage(true)))
     }
 
-    /// Writes the record into the spool. While the disk refuses it, this process is the record: it stays, with the lock
-    /// that says so, and tells everybody who asks. Once the end is acknowledged spurd removes the directory.
+    /// Writes the record into the spool.
+    ///
+    /// While the disk refuses, this process stands in for the record: it stays, holds the lock of the
+    /// attempt, and answers requests. Once the end is acknowledged, spurd removes the directory.
     fn write_record(&mut self, is_first: bool) {
         if let Some(group) = self.processes.group.take() {
             group.remove();
@@ -384,13 +388,13 @@ impl Shell {
         self.inputs.push_back(Input::Recorded { outcome });
     }
 
-    /// Takes what a task has written.
+    /// Reads the output of a task.
     fn take_output(&mut self, index: usize, stream: Stream) {
         let filled = self.tasks.all[index].stream(stream).and_then(Outgoing::fill);
         let Some((offset, bytes)) = filled else { return };
         let end = bytes.is_empty();
         if end {
-            // While there is a reader: a task that was killed for its memory has closed the stream.
+            // While a client is still there: a task that was killed for its memory has closed the stream.
             self.check_memory();
         }
         if self.clients.has_watchers() {
@@ -399,7 +403,7 @@ impl Shell {
         }
     }
 
-    /// Waits for every child that has ended, and tells the life of the step.
+    /// Waits for every child that has ended, and reports the ends to the step's life.
     fn reap(&mut self) {
         loop {
             let (processes, tasks) = (&mut self.processes, &self.tasks);
@@ -436,7 +440,7 @@ impl Shell {
     }
 
     fn task_ended(&mut self, task: usize, status: i32) {
-        // It is dead, so its report is complete, whether or not poll has said so yet.
+        // The task is dead, so its report is complete, even if poll(2) has not reported it yet.
         self.advance_launch(task);
         self.check_memory();
         self.mpi.iter_mut().for_each(|mpi| mpi.task_ended(task));
@@ -456,7 +460,7 @@ impl Shell {
         }
     }
 
-    /// When the step is to be looked at next, while there is something of it.
+    /// Returns the instant of the next sample, while the step has no record.
     fn look_at(&self) -> Option<Instant> {
         self.processes.look_at().filter(|_| self.life.record().is_none())
     }
@@ -490,7 +494,7 @@ impl Shell {
         self.note_need();
     }
 
-    /// How long readers may take with the output that is left, in milliseconds.
+    /// Returns the time that clients have for the remaining output, in milliseconds.
     pub(crate) fn patience_ms(&self) -> u64 {
         match self.tasks.are_read() {
             true => crate::clock::millis(LAST_WORDS),

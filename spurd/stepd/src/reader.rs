@@ -1,7 +1,7 @@
-//! A process that reads a file as a user, for spurd: what a batch script has written, for `spur logs`.
+//! A process that reads a file as a user, for spurd: the output of a batch script, for `spur logs`.
 //!
-//! The process is outside of every step's control group, so its user must not be able to run anything in it: it executes no
-//! program and cannot be traced. It has no descriptor but its socket and the file.
+//! The process is outside every step's control group, so its user must not be able to run anything in it: it
+//! executes no program and cannot be traced. Its only descriptors are its socket and the file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
@@ -15,10 +15,10 @@ use step_wire::order::ReadOrder;
 
 use crate::task::{fork, user};
 
-/// How often a file is looked at whose end was reached: nothing tells of what is added on a network file system.
+/// Interval at which a fully read file is read again: network file systems do not report additions.
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
-/// Takes an order from the socket and answers it; ends when the file has been passed on, or the socket is closed.
+/// Reads an order from the socket and answers it; ends when the file has been sent, or the socket is closed.
 pub(crate) fn serve(mut socket: UnixStream) -> io::Result<()> {
     let mut line = String::new();
     BufReader::new(&socket).read_line(&mut line)?;
@@ -38,7 +38,7 @@ pub(crate) fn serve(mut socket: UnixStream) -> io::Result<()> {
     socket.write_all(&[ReadOrder::OPENED])?;
     let mut over = !order.follow;
     loop {
-        // What was written before the end was announced is read after it.
+        // What was written before the end was announced is read after the announcement.
         io::copy(&mut file, &mut socket)?;
         if over {
             return Ok(());
@@ -48,7 +48,7 @@ pub(crate) fn serve(mut socket: UnixStream) -> io::Result<()> {
     }
 }
 
-/// A regular file; a pipe or a device might never answer.
+/// Opens a regular file; a pipe or a device might never answer.
 fn open(path: &Path) -> io::Result<File> {
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
@@ -58,7 +58,7 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The file that has the name now, from its beginning if it is another one or was made shorter.
+/// Returns the file that has the name now, at its beginning if it is another file or was truncated.
 fn current(mut file: File, path: &Path) -> io::Result<File> {
     let known = file.metadata()?;
     if let Ok(new) = open(path) {
@@ -73,7 +73,8 @@ fn current(mut file: File, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Waits a moment; whether spurd has closed its end meanwhile, or what it says with that: nothing more is written.
+/// Waits a moment, and returns true if spurd has shut its end down meanwhile: nothing more is written to the
+/// file.
 fn is_over(socket: &UnixStream) -> io::Result<bool> {
     let mut watched = [PollFd::new(socket, PollFlags::IN)];
     Ok(rustix::event::poll(&mut watched, Some(&LOOK_AGAIN))? > 0)

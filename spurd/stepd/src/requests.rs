@@ -1,4 +1,4 @@
-//! What spurd asks of a step, frame by frame.
+//! Handling of spurd's frames: requests, input, acknowledgements, and messages of other nodes.
 
 use spur_core::compute::step::Input;
 use step_wire::message::{Ack, Event, Frame, Request, SignalScope};
@@ -6,7 +6,7 @@ use step_wire::message::{Ack, Event, Frame, Request, SignalScope};
 use crate::poll::Shell;
 
 impl Shell {
-    /// Takes frames of one connection.
+    /// Handles frames of one connection.
     pub(crate) fn handle(&mut self, index: usize, frames: Vec<Frame>) {
         for frame in frames {
             match frame {
@@ -24,7 +24,7 @@ impl Shell {
                         outgoing.acknowledge(offset, end);
                     }
                 }
-                // From a reader that was attached before: what it says about the streams is out of date.
+                // These are from a client that was attached before, so the offsets are out of date.
                 Frame::Input(_) | Frame::Ack(Ack::Output { .. }) => {}
                 Frame::Launch(_) | Frame::Event(_) | Frame::Output(_) | Frame::Ack(Ack::Input { .. }) => {
                     eprintln!("spurstepd: a frame that only spurstepd sends; connection closed");

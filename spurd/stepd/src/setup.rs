@@ -1,4 +1,5 @@
-//! What spurstepd does once: take the order, become its own session, claim the attempt, leave the record.
+//! The actions at the start and the end of spurstepd: receives the order, claims the attempt, writes the
+//! record.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -19,14 +20,14 @@ use crate::confine::group::Group;
 use crate::confine::namespace;
 use crate::connection::Connection;
 
-/// The order, the connection it came on, and the socket on which others may connect.
+/// The order, the connection on which it came, and the socket for further connections.
 pub(crate) struct Received {
     pub(crate) launch: Launch,
     pub(crate) spurd: Connection,
     pub(crate) listener: UnixListener,
 }
 
-/// Takes the order from the first who connects to the control socket.
+/// Receives the order from the first connection to the control socket.
 pub(crate) fn receive(listener: UnixListener) -> io::Result<Received> {
     let (mut socket, _) = listener.accept()?;
     listener.set_nonblocking(true)?;
@@ -48,7 +49,7 @@ pub(crate) fn receive(listener: UnixListener) -> io::Result<Received> {
     Ok(Received { launch: *launch, spurd: Connection::new(socket, received)?, listener })
 }
 
-/// Why an order is not taken up.
+/// The reason why an order is refused.
 pub(crate) struct Refusal {
     pub(crate) message: String,
     pub(crate) node_fault: bool,
@@ -70,15 +71,15 @@ pub(crate) struct Prepared {
     pub(crate) signals: SignalFd,
     pub(crate) group: Option<Group>,
     pub(crate) failure: Option<LaunchFailure>,
-    /// Says that the attempt lives, as long as this process does.
+    /// The lock that shows, as long as this process lives, that the attempt runs.
     pub(crate) lock: File,
 }
 
-/// Claims the attempt, whose directory spurd has opened, and makes everything ready for the first task.
+/// Claims the attempt, whose directory spurd has opened, and prepares everything for the first task.
 ///
 /// # Errors
-/// Why the order is refused. What fails after the attempt is claimed is a launch failure instead, which ends up in the
-/// record.
+/// Explains why the order is refused. A failure after the attempt is claimed is a launch failure instead,
+/// which ends up in the record.
 pub(crate) fn prepare(launch: Launch, listener: UnixListener, directory: &File) -> Result<Prepared, Refusal> {
     let Launch { order, environment, script } = launch;
     permitted(&order).map_err(Refusal::of_the_job)?;
@@ -133,11 +134,12 @@ fn permitted(order: &StepOrder) -> Result<(), String> {
     ))
 }
 
-/// Locks the attempt's directory, which says that the attempt is alive; the lock goes when this process does, however that
-/// happens. A later spurd that found the attempt not begun has removed the directory, and may have made another one of
-/// that name.
+/// Locks the attempt's directory for as long as this process lives.
+///
+/// A later spurd that found the attempt not begun has removed the directory, and may have created another one
+/// of that name.
 fn claim() -> io::Result<File> {
-    // Opened once more: a lock belongs to whoever shares an open file, and this one came from spurd.
+    // Opened again: a lock belongs to the open file, and spurd shares the open file that it passed.
     let lock = File::open(".")?;
     match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Err(rustix::io::Errno::WOULDBLOCK) => return Err(io::Error::other("the attempt is running already")),
@@ -149,14 +151,15 @@ fn claim() -> io::Result<File> {
     Ok(lock)
 }
 
-/// Leaves spurd's session, adopts every orphan below, and turns signals into something to read.
+/// Leaves spurd's session, adopts every orphan below, and blocks signals, which are then read from a
+/// descriptor.
 fn own_session() -> io::Result<SignalFd> {
-    // A process that leads a group already is in a session of its own making.
+    // A process that leads a group already is in a session of its own.
     let _ = rustix::process::setsid();
     let this = rustix::process::getpid();
     rustix::process::set_child_subreaper(Some(this))?;
-    // Children come as SIGCHLD. The others would only kill the one process that knows how the tasks end: a
-    // step is ended through its control socket.
+    // SIGCHLD reports children. The other signals would only kill the one process that knows how the tasks
+    // end; a step is ended through its control socket.
     let watched = [
         NixSignal::SIGCHLD,
         NixSignal::SIGTERM,
@@ -180,21 +183,21 @@ fn write_script(script: &[u8], uid: u32, gid: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Room for the record, so that a disk that fills up while the step runs has it all the same: enough for some dozens of
-/// tasks. A disk that has not even this runs nothing.
+/// Bytes reserved for the record, so that a disk that fills up meanwhile still has space for some dozens of
+/// tasks. On a disk without even this space, nothing runs.
 const RESERVED: usize = 4096;
 
 fn reserve_record() -> io::Result<()> {
     fs::write(UNFINISHED_FILE, [b' '; RESERVED])
 }
 
-/// Leaves the record: whole or not at all for whoever looks, and there when spurd was killed.
+/// Writes the record, which readers see whole or not at all.
 ///
-/// It is not synced. A power loss may take it, and the attempt is then reported as lost, which is true of whatever
-/// the node was doing; syncing would cost every step the time of a disk.
+/// The write is not synced: syncing would cost every step the time of a disk. A power loss may lose the
+/// record; the attempt is then reported as lost, which is true.
 pub(crate) fn write_record(record: &ExitRecord) -> io::Result<()> {
     let text = serde_json::to_vec(record)?;
-    // In place, where there is room for it.
+    // Overwrites the reserved file in place.
     let file =
         OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(UNFINISHED_FILE)?;
     file.write_all_at(&text, 0)?;
@@ -202,7 +205,7 @@ pub(crate) fn write_record(record: &ExitRecord) -> io::Result<()> {
     fs::rename(UNFINISHED_FILE, EXIT_FILE)
 }
 
-/// The signal of this number, if a process may be sent it.
+/// Returns the signal of this number, if it may be sent to a process.
 pub(crate) fn signal(number: i32) -> Option<Signal> {
     // 32 and 33 belong to the C library's threads.
     let sendable = (1..=31).contains(&number) || (34..=64).contains(&number);

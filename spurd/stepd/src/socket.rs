@@ -1,10 +1,10 @@
-//! Sockets on which descriptors travel.
+//! Sockets over which descriptors are passed.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
 
-/// Takes bytes, and what files come with them: two at most.
+/// Receives bytes with at most two file descriptors.
 pub(crate) fn receive_with_descriptors(
     socket: &UnixStream,
     bytes: &mut [u8],

@@ -1,8 +1,9 @@
-//! The standard streams of tasks whose reader is elsewhere: bounded buffers with offsets.
+//! The standard streams of tasks whose client is elsewhere: bounded buffers with offsets.
 //!
-//! Output stays in its buffer until the reader has acknowledged it. A full buffer is not read into, so the task
-//! waits in its write: nothing is dropped and nothing grows. Input stays until every task that still reads has
-//! taken it. Whoever attaches anew gets everything that was not acknowledged, under the same offsets.
+//! Output stays in its buffer until the client has acknowledged it. A full buffer is not read into, so the
+//! task waits in its write: nothing is dropped and nothing grows. Input stays until every task that still
+//! reads has taken it. A client that attaches gets everything that was not acknowledged, under the same
+//! offsets.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,19 +11,19 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use step_wire::message::{Ack, INPUT_WINDOW, InputPart, MAX_STREAM_PART, OutputPart, Stream};
 
-/// Ends the input of a program that reads lines from a terminal: Ctrl-D.
+/// Ctrl-D, which ends the input of a program that reads lines from a terminal.
 const END_OF_FILE: u8 = 4;
-/// How many bytes of one stream are kept for a reader that is slow or away.
+/// Bytes of one stream that are kept for a slow or absent client.
 const CAPACITY: usize = 256 << 10;
 
-/// What a task has written and its reader has not yet acknowledged.
+/// Output of a task that its client has not yet acknowledged.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pipe: Option<OwnedFd>,
     buffer: VecDeque<u8>,
     /// Offset of the buffer's first byte.
     base: u64,
-    /// Offset of the first byte not sent to the present reader.
+    /// Offset of the first byte not sent to the present client.
     sent: u64,
     end_sent: bool,
     end_taken: bool,
@@ -30,12 +31,12 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// The stream whose bytes come out of `pipe`, which does not block.
+    /// Returns the stream of `pipe`, which does not block.
     pub(crate) fn new(pipe: OwnedFd) -> Outgoing {
         Outgoing { pipe: Some(pipe), ..Outgoing::ended() }
     }
 
-    /// The stream of a task that will not be started: it has ended.
+    /// Returns the stream of a task that will not be started: it has ended.
     pub(crate) fn ended() -> Outgoing {
         Outgoing {
             pipe: None,
@@ -48,12 +49,12 @@ impl Outgoing {
         }
     }
 
-    /// The pipe, while it is open and there is room for what comes out of it.
+    /// Returns the pipe, while it is open and the buffer has space.
     pub(crate) fn readable(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().filter(|_| self.discarded || self.buffer.len() < CAPACITY).map(AsFd::as_fd)
     }
 
-    /// Takes what the pipe holds, at most what there is room for; that, with its offset.
+    /// Reads once from the pipe, and returns the bytes with their offset; no bytes are the end.
     pub(crate) fn fill(&mut self) -> Option<(u64, Vec<u8>)> {
         let pipe = self.pipe.as_ref()?;
         let mut bytes = [0; MAX_STREAM_PART];
@@ -66,7 +67,7 @@ impl Outgoing {
         Some((self.base + self.buffer.len() as u64, Vec::new()))
     }
 
-    /// Adds bytes; their offset.
+    /// Adds bytes, and returns their offset.
     pub(crate) fn insert(&mut self, bytes: &[u8]) -> u64 {
         let offset = self.base + self.buffer.len() as u64;
         if self.discarded {
@@ -78,7 +79,7 @@ impl Outgoing {
         offset
     }
 
-    /// The next part for the reader, if there is something that it has not been sent.
+    /// Returns the next part for the client; `None` if everything was sent.
     pub(crate) fn next_part(&mut self, task: u32, stream: Stream) -> Option<OutputPart> {
         let from = usize::try_from(self.sent - self.base).expect("what was sent lies in the buffer");
         let bytes: Vec<u8> = self.buffer.iter().skip(from).take(MAX_STREAM_PART).copied().collect();
@@ -92,7 +93,7 @@ impl Outgoing {
         Some(OutputPart { task, stream, offset, bytes, end })
     }
 
-    /// The reader has everything below `offset`.
+    /// Drops the bytes below `offset`, which the client has.
     pub(crate) fn acknowledge(&mut self, offset: u64, end: bool) {
         let taken = offset.clamp(self.base, self.sent) - self.base;
         self.buffer.drain(..usize::try_from(taken).expect("what was sent lies in the buffer"));
@@ -100,13 +101,13 @@ impl Outgoing {
         self.end_taken |= end && self.end_sent && self.buffer.is_empty();
     }
 
-    /// A new reader: it is sent everything that was not acknowledged.
+    /// Sends everything that was not acknowledged again, for a new client.
     pub(crate) fn rewind(&mut self) {
         self.sent = self.base;
         self.end_sent = false;
     }
 
-    /// Nobody will read this: bytes are thrown away from here on.
+    /// Discards the stream's bytes, for lack of a client.
     pub(crate) fn discard(&mut self) {
         self.discarded = true;
         self.base += self.buffer.len() as u64;
@@ -114,24 +115,24 @@ impl Outgoing {
         self.buffer.clear();
     }
 
-    /// Whether its reader has not been told of its end.
+    /// True if the client has not been told of the stream's end.
     pub(crate) fn is_read(&self) -> bool {
         !self.end_sent
     }
 
-    /// True when nothing is left that a reader could still want.
+    /// True if nothing is left that a client could want.
     pub(crate) fn done(&self) -> bool {
         self.pipe.is_none() && (self.end_taken || self.discarded)
     }
 }
 
-/// One task's way to read the shared standard input.
+/// The connection of one task to the shared standard input.
 #[derive(Debug)]
 struct Drain {
     pipe: OwnedFd,
     /// Offset of the first byte that the task has not been given.
     at: u64,
-    /// It is a terminal, which is not closed at the end of the input, but told of it.
+    /// True for a terminal, which gets an end-of-file key at the end of the input and stays open.
     is_terminal: bool,
 }
 
@@ -143,11 +144,11 @@ pub(crate) struct Incoming {
     acknowledged: u64,
     ended: bool,
     drains: Vec<Drain>,
-    /// Every task that will read is connected.
+    /// True if every task that will read is connected.
     complete: bool,
 }
 
-/// Input that the sender may not send.
+/// Input that violates the protocol.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InputRefused {
     #[error("input at offset {offset} leaves a gap after {expected}")]
@@ -167,13 +168,13 @@ impl Incoming {
         self.drains.push(Drain { pipe: end, at: 0, is_terminal: true });
     }
 
-    /// No task will be connected any more: input may be given out and forgotten.
+    /// Records that no more tasks will be connected, so that input may be given out and dropped.
     pub(crate) fn complete(&mut self) {
         self.complete = true;
         self.advance();
     }
 
-    /// Takes a part from the sender; what was there before is recognised by its offset.
+    /// Accepts a part of the input; repeated bytes are recognised by their offset.
     pub(crate) fn accept(&mut self, part: &InputPart) -> Result<(), InputRefused> {
         let expected = self.base + self.buffer.len() as u64;
         if part.offset > expected {
@@ -190,7 +191,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// The pipes that have something to take and are to be watched for room.
+    /// Returns the pipes for which input is waiting.
     pub(crate) fn writable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let end = self.base + self.buffer.len() as u64;
         self.drains
@@ -199,7 +200,7 @@ impl Incoming {
             .map(|drain| drain.pipe.as_fd())
     }
 
-    /// Gives the tasks what their pipes take, and closes those that have everything.
+    /// Writes as much as the tasks' pipes take, and closes the pipes of tasks that have everything.
     pub(crate) fn advance(&mut self) {
         if !self.complete {
             return;
@@ -217,7 +218,7 @@ impl Incoming {
                 }
             }
             if ended && drain.is_terminal {
-                // A terminal that takes nothing more is one whose program does not read.
+                // A terminal that takes nothing more belongs to a program that does not read.
                 let _ = rustix::io::write(&drain.pipe, &[END_OF_FILE]);
             }
             !ended
@@ -227,19 +228,19 @@ impl Incoming {
         self.base += taken;
     }
 
-    /// What to tell the sender, if it is news to it.
+    /// Returns the acknowledgement, if it has changed.
     pub(crate) fn acknowledgement(&mut self) -> Option<Ack> {
         (self.acknowledged != self.base).then(|| self.restate())
     }
 
-    /// How far the tasks have got, for a sender that is new.
+    /// Returns the acknowledgement, for a new client.
     pub(crate) fn restate(&mut self) -> Ack {
         self.acknowledged = self.base;
         Ack::Input { offset: self.base }
     }
 }
 
-/// A pipe of which spurstepd keeps one end that does not block.
+/// Creates a pipe; the end that spurstepd keeps does not block. Returns the kept end and the other one.
 pub(crate) fn pipe(keep: Kept) -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let (kept, given) = match keep {
@@ -251,7 +252,7 @@ pub(crate) fn pipe(keep: Kept) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((kept, given))
 }
 
-/// Which end of a pipe spurstepd keeps.
+/// The end of a pipe that spurstepd keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     Read,

@@ -1,4 +1,4 @@
-//! The program spurstepd as a person meets it.
+//! The program spurstepd when a person starts it.
 
 use std::process::{Command, Stdio};
 

@@ -1,8 +1,8 @@
 //! The name of one attempt to run one step on this node.
 //!
-//! A [`StepAttempt`] is what is launched at most once and ended once: a step of one attempt of a job. Its written form
-//! (`42.0.batch`, `42.1.3`) names its directory and its marker in the spool, so it round-trips exactly and never holds
-//! a path separator.
+//! A [`StepAttempt`] is launched at most once and ends once: a step of one attempt of a job. Its written form
+//! (`42.0.batch`, `42.1.3`) names its directory and its marker in the spool, so it round-trips exactly and
+//! never holds a path separator.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ use spur_core::id::{Attempt, JobId, StepId};
 pub struct StepAttempt {
     /// The attempt of the job.
     pub attempt: Attempt,
-    /// The step.
+    /// The step of that attempt.
     pub step: StepId,
 }
 
@@ -25,7 +25,7 @@ impl fmt::Display for StepAttempt {
     }
 }
 
-/// What files and directories of an attempt of a job are called: `42.0`.
+/// Returns the name of the files and directories of a job's attempt: `42.0`.
 pub fn file_name(attempt: Attempt) -> String {
     format!("{}.{}", attempt.job, attempt.restart)
 }

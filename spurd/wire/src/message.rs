@@ -1,10 +1,11 @@
-//! What spurd and spurstepd say to each other over the step's control socket.
+//! Frames between spurd and spurstepd on the step's control socket.
 //!
-//! Every frame is `u32` length of the rest (little endian), `u8` kind, body. Control messages are JSON, because
-//! a spurd must understand a spurstepd that an older version started; bytes of tasks are raw. Streams carry
-//! offsets, counted from the first byte the task ever wrote or read: whoever is attached tells how far it has got
-//! ([`Frame::Ack`]), everything after that is sent again to the next one who attaches, and doubles are recognised
-//! by their offset. Nothing is lost or doubled when spurd or srun lose their connection.
+//! A frame is a `u32` with the length of the rest (little endian), a `u8` kind, and a body. Control messages
+//! are JSON, because a spurd must understand a spurstepd of an older version; bytes of tasks are raw. Streams
+//! carry offsets, counted from the first byte that the task ever wrote or read. The attached client
+//! acknowledges what it has received ([`Frame::Ack`]); everything beyond is sent again to the next client
+//! that attaches, and repeated bytes are recognised by their offset. So no byte is lost or doubled when spurd
+//! or srun lose their connection.
 
 use std::io;
 
@@ -15,14 +16,14 @@ use crate::attempt::StepAttempt;
 use crate::order::{Launch, StepOrder, Window};
 use crate::record::{ExitRecord, TaskExit};
 
-/// The longest frame that is accepted, in bytes: a script of 4 MiB, an environment of 8 MiB, and room.
+/// Longest accepted frame, in bytes: enough for a script of 4 MiB and an environment of 8 MiB.
 pub const MAX_FRAME: usize = 20 << 20;
-/// The most bytes of a task's stream that one frame carries.
+/// Largest number of bytes of a task's stream in one frame.
 pub const MAX_STREAM_PART: usize = 32 << 10;
-/// How many bytes of standard input may be under way before they are acknowledged.
+/// Largest number of unacknowledged bytes of standard input.
 pub const INPUT_WINDOW: u64 = 64 << 10;
 
-/// Whom a signal reaches.
+/// The processes that a signal reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SignalScope {
@@ -32,7 +33,7 @@ pub enum SignalScope {
     Tasks,
 }
 
-/// What spurd asks of a running step.
+/// A request of spurd to a running step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
@@ -42,18 +43,18 @@ pub enum Request {
     Signal {
         /// The signal's number.
         signal: i32,
-        /// Whom it reaches.
+        /// The processes that the signal reaches.
         scope: SignalScope,
     },
-    /// Stop every process of the step, those too that are started meanwhile, and answer with [`Event::Stopped`]; or
-    /// let them go on.
+    /// Stop every process of the step, including those forked meanwhile, and answer with [`Event::Stopped`];
+    /// or let the processes go on.
     Suspend {
-        /// Whether to stop them.
+        /// True to stop the processes, false to let them go on.
         stop: bool,
     },
     /// End the step: SIGTERM and SIGCONT now, SIGKILL after `kill_wait_ms`; 0 kills at once.
     Terminate {
-        /// How long the processes have to end by themselves, in milliseconds; `None` until told otherwise.
+        /// Time for the processes to end by themselves, in milliseconds; `None` without a limit.
         kill_wait_ms: Option<u64>,
         /// A line for the step's standard error.
         notice: Option<String>,
@@ -63,21 +64,21 @@ pub enum Request {
         /// The line.
         text: String,
     },
-    /// The terminal of the first task has another size.
+    /// Change the size of the first task's terminal.
     Resize {
-        /// Which.
+        /// The terminal's new size.
         window: Window,
     },
-    /// This connection takes over the step's streams.
+    /// Send the step's streams to this connection from here on.
     Attach,
-    /// This connection gets a copy of what tasks write from now on, as far as it keeps up.
+    /// Send this connection a copy of the tasks' output from here on, as far as it keeps up.
     Watch,
-    /// Nobody will read the step's output any more: throw it away.
+    /// Discard the step's output, which no client will read.
     Discard,
-    /// What has been used until now?
+    /// Answer with the usage of the step so far ([`Event::Used`]).
     Usage,
-    /// What this connection carries from now on ([`Frame::Peer`]) comes from, and goes to, the step's part on another
-    /// node. Only the first node of a step is asked this.
+    /// Exchange [`Frame::Peer`]s with the step's part on another node over this connection. Sent only to the
+    /// first node of a step.
     Peer {
         /// The other node's name.
         node: String,
@@ -85,66 +86,65 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         part: Option<u32>,
     },
-    /// What this connection carries from now on ([`Frame::Peer`]) comes from, and goes to, the step's first node.
+    /// Exchange [`Frame::Peer`]s with the step's first node over this connection.
     Uplink,
     /// The first node cannot be reached.
     UplinkLost {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// What a step tells spurd.
+/// An event that a step reports to spurd.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Event {
-    /// The order was not taken up; nothing was or will be run by this process.
+    /// The order was refused; this process has run nothing and will run nothing.
     Refused {
-        /// Why.
+        /// The reason, for users.
         message: String,
-        /// Whether the node is at fault, not the job.
+        /// True if the node is at fault, not the job.
         #[serde(default)]
         node_fault: bool,
     },
     /// Every task runs its program.
     Started {
-        /// When, in milliseconds since 1970.
+        /// Milliseconds since the Unix epoch at which the last task began its program.
         at_ms: u64,
         /// Process ids in the order of local ids.
         pids: Vec<u32>,
     },
     /// A task has ended.
     TaskEnded(TaskExit),
-    /// Every process of the step has ended, and the record of it is in the spool.
+    /// Every process of the step has ended, and its record is in the spool.
     Ended(ExitRecord),
     /// The state of the step, in answer to [`Request::Subscribe`].
     Status {
-        /// The order it runs.
+        /// The order that the step carries out.
         order: Box<StepOrder>,
-        /// When every task ran its program, in milliseconds since 1970.
+        /// Milliseconds since the Unix epoch at which every task ran its program; `None` before that.
         started_ms: Option<u64>,
-        /// Process ids in the order of local ids, as far as they have been started.
+        /// Process ids of the started tasks, in the order of local ids.
         pids: Vec<u32>,
         /// The tasks that have ended.
         ended: Vec<TaskExit>,
     },
     /// Every process of the step has been stopped.
     Stopped,
-    /// What its tasks here have used until now, and its processes, in answer to [`Request::Usage`].
+    /// The usage of the step's tasks here so far, and its processes, in answer to [`Request::Usage`].
     Used {
-        /// What they have used.
+        /// The usage.
         usage: Box<Usage>,
-        /// Process ids.
+        /// Process ids of the step.
         pids: Vec<u32>,
-        /// Those of the tasks, in the order of local ids, behind the ranks of these.
+        /// Rank and process id of each task, in the order of local ids.
         tasks: Vec<(u32, u32)>,
     },
     /// Another connection has taken over the step's streams.
     Detached,
-    /// The step has something to say to its first node: a connection is to be brought that leads there
-    /// ([`Request::Uplink`]).
+    /// The step needs a connection to its first node, which spurd opens ([`Request::Uplink`]).
     UplinkWanted {
-        /// That node.
+        /// Name of the first node.
         node: String,
         /// `host:port` of that node's service.
         address: String,
@@ -152,11 +152,11 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         of: Option<(StepAttempt, u32)>,
     },
-    /// Somebody has asked for its end before its time.
+    /// The step is being ended early: on a request with a notice, or by its own time limit.
     Cancelled,
-    /// Its tasks cannot go on, and those here are being killed: the step is to be ended on all nodes.
+    /// The step's tasks cannot go on, and those here are being killed: the step has to end on all nodes.
     Aborted {
-        /// Why, for people.
+        /// The reason, for users.
         message: String,
     },
 }
@@ -175,44 +175,44 @@ pub enum Stream {
 pub struct OutputPart {
     /// The task's rank in the step.
     pub task: u32,
-    /// Which stream.
+    /// The stream to which the task wrote.
     pub stream: Stream,
     /// Offset of the first byte.
     pub offset: u64,
     /// The bytes; empty only together with `end`.
     pub bytes: Vec<u8>,
-    /// Nothing follows.
+    /// True if nothing follows.
     pub end: bool,
 }
 
-/// Bytes for the tasks whose order says [`Input::Stream`](crate::order::Input::Stream), each of which gets all.
+/// Input for each of the tasks whose order says [`Input::Stream`](crate::order::Input::Stream).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputPart {
     /// Offset of the first byte.
     pub offset: u64,
     /// The bytes; empty only together with `end`.
     pub bytes: Vec<u8>,
-    /// Nothing follows.
+    /// True if nothing follows.
     pub end: bool,
 }
 
-/// How far one side has got with a stream.
+/// The acknowledgement of a stream up to an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ack {
-    /// The reader has everything of this task's stream below the offset.
+    /// The client has received everything of this task's stream below the offset.
     Output {
         /// The task's rank.
         task: u32,
-        /// Which stream.
+        /// The stream.
         stream: Stream,
-        /// The first byte not yet taken.
+        /// Offset of the first byte that the client has not received.
         offset: u64,
-        /// The end of the stream has been seen too.
+        /// True if the client has received the end of the stream, too.
         end: bool,
     },
-    /// All the tasks that still read have taken the input below the offset.
+    /// All tasks that still read have taken the input below the offset.
     Input {
-        /// The first byte not yet taken.
+        /// Offset of the first byte that is not taken.
         offset: u64,
     },
 }
@@ -220,32 +220,32 @@ pub enum Ack {
 /// One frame of the control socket, in either direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// spurd to a new spurstepd, once, first.
+    /// The order, spurd's first frame to a new spurstepd.
     Launch(Box<Launch>),
-    /// spurd to spurstepd.
+    /// A request of spurd to spurstepd.
     Request(Request),
-    /// spurstepd to spurd.
+    /// An event of spurstepd for spurd.
     Event(Event),
-    /// spurstepd to its reader.
+    /// Output of a task for the attached client or a watcher.
     Output(OutputPart),
-    /// The reader to spurstepd.
+    /// Input from the attached client for the tasks.
     Input(InputPart),
-    /// Both ways.
+    /// An acknowledgement, in either direction.
     Ack(Ack),
-    /// Both ways, between the step's parts on two nodes: an encoded `StepPeer`.
+    /// An encoded `StepPeer` between the step's parts on two nodes, in either direction.
     Peer(Vec<u8>),
 }
 
-/// Bytes that are no frame.
+/// Bytes that are not a frame.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    /// The frame says it is longer than any frame may be.
+    /// The frame's length exceeds [`MAX_FRAME`].
     #[error("a frame of {0} bytes is over the limit of {MAX_FRAME}")]
     TooLong(usize),
-    /// The kind is not known, or the body is not what its kind says.
+    /// The kind is unknown, or the body does not match it.
     #[error("malformed frame of kind {0}")]
     Malformed(u8),
-    /// The JSON in the frame is not the message that it should be.
+    /// The JSON in the frame is not the expected message.
     #[error("message not understood")]
     Json(#[from] serde_json::Error),
 }
@@ -293,11 +293,11 @@ impl Frame {
         out[start..start + 4].copy_from_slice(&length.to_le_bytes());
     }
 
-    /// Takes the first whole frame from `bytes`: the frame and how many bytes it took, or `None` if it is not
-    /// all there yet.
+    /// Decodes the first whole frame of `bytes`; returns it with its length, or `None` if it is not complete
+    /// yet.
     ///
     /// # Errors
-    /// [`FrameError`] if the bytes can never become a frame; the connection is of no further use.
+    /// [`FrameError`] if the bytes can never become a frame; the connection is then useless.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, FrameError> {
         let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_le_bytes(*length) as usize;
@@ -368,7 +368,7 @@ fn decode_raw(kind: u8, body: &[u8]) -> Result<Frame, FrameError> {
     frame.ok_or(FrameError::Malformed(kind))
 }
 
-/// What is left of a body; every reader takes a field off its front.
+/// The unread rest of a body; each method takes a field off its front.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {

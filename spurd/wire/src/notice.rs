@@ -4,7 +4,7 @@ use spur_core::id::StepId;
 
 use crate::attempt::StepAttempt;
 
-/// What the user is told in the standard error of a step that is ended on a node before its time.
+/// Returns the line about a step that is ended on a node before its time.
 pub fn cancelled(step: StepAttempt, node: &str, cause: &str) -> String {
     let what = match step.step {
         StepId::BATCH => format!("JOB {}", step.attempt.job),

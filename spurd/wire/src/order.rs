@@ -1,8 +1,8 @@
-//! What spurd asks of spurstepd: everything that the start of one step on one node needs.
+//! The order of spurd to spurstepd: everything that the start of one step on one node needs.
 //!
-//! A [`StepOrder`] is complete and resolved: patterns are expanded, names are numbers, defaults are chosen. It
-//! travels as JSON beside two raw parts, the environment and the script, which may hold bytes that are no UTF-8
-//! ([`Launch`]). spurstepd decides nothing: what it cannot do is a launch failure, never a guess.
+//! A [`StepOrder`] is complete and resolved: patterns are expanded, names are numbers, defaults are chosen.
+//! It travels as JSON beside two raw parts, the environment and the script, whose bytes need not be UTF-8
+//! ([`Launch`]). spurstepd decides nothing: whatever it cannot do is a launch failure, never a guess.
 
 use std::path::{Path, PathBuf};
 
@@ -15,17 +15,17 @@ use crate::attempt::StepAttempt;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepOrder {
-    /// Which attempt this is.
+    /// The attempt to run.
     pub attempt: StepAttempt,
     /// The node's name, as messages to the user spell it.
     pub node: String,
     /// The attempt's directory in the spool, absolute; it exists and belongs to spurd.
     pub directory: PathBuf,
-    /// Who the tasks run as.
+    /// The user as whom the tasks run.
     pub identity: Identity,
-    /// The working directory; `/tmp` takes its place, with a message, where it cannot be entered.
+    /// The working directory. If it cannot be entered, the tasks run in `/tmp`, with a message.
     pub cwd: PathBuf,
-    /// The program and its arguments. For a batch script the arguments after the script's path.
+    /// The program and its arguments; for a batch script, the arguments after the script's path.
     pub argv: Vec<String>,
     /// The file mode creation mask of the tasks.
     pub umask: u32,
@@ -33,11 +33,12 @@ pub struct StepOrder {
     pub limits: Vec<Limit>,
     /// The tasks that run on this node, in the order of their local ids.
     pub tasks: Vec<TaskOrder>,
-    /// Where resources are confined, if this node may create control groups.
+    /// The control groups and limits of the step; `None` if this node cannot create control groups.
     pub confinement: Option<Confinement>,
-    /// A program run as the user before each task; its `export NAME=value` lines change the task's environment.
+    /// The site's program that runs as the user before each task; its `export NAME=value` lines change the
+    /// task's environment.
     pub task_prolog: Option<PathBuf>,
-    /// A program run as the user after each task.
+    /// The site's program that runs as the user after each task.
     pub task_epilog: Option<PathBuf>,
     /// The user's own program before each task, after the site's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,64 +46,66 @@ pub struct StepOrder {
     /// The user's own program after each task, before the site's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_task_epilog: Option<PathBuf>,
-    /// The first task of the step has a terminal of this size, if it is here; the others read and write nothing.
+    /// Size of the terminal of the step's first task, if that task runs here; the other tasks have no
+    /// streams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<Window>,
-    /// The standard output of tasks is a terminal where it is read elsewhere, so that programs write line by line.
+    /// True if the tasks' streamed standard output is a terminal, so that programs write line by line.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unbuffered: bool,
-    /// How long output that nobody has read is kept after the step has ended, in milliseconds.
+    /// Time for which unread output is kept after the end of the step, in milliseconds.
     pub output_wait_ms: u64,
-    /// How MPI programs are served; `None`: not at all.
+    /// The service for MPI programs; `None` without one.
     #[serde(default)]
     pub mpi: Option<MpiOrder>,
-    /// Seconds after whose end the step is ended; `None`: it may run as long as its job.
+    /// Seconds after which the step is ended; `None` if the step may run as long as its job.
     #[serde(default)]
     pub time_limit: Option<u64>,
-    /// How long a task waits for a missing directory of its output, in milliseconds.
+    /// Longest wait of a task for a missing directory of its output, in milliseconds.
     #[serde(default)]
     pub directory_wait_ms: u64,
-    /// The most memory that it may be seen to use, in bytes, where no control group limits that; 0: any.
+    /// Largest sampled memory usage of the step, in bytes, where no control group limits memory; 0 for no
+    /// limit.
     #[serde(default)]
     pub sampled_memory_bytes: u64,
-    /// The longest time between two looks at what its tasks use, in milliseconds; 0: nobody looks.
+    /// Longest time between two samples of the tasks' usage, in milliseconds; 0 for no samples.
     #[serde(default)]
     pub usage_interval_ms: u64,
-    /// All of it ends when the kernel has killed one of its processes for lack of memory.
+    /// True if the whole step ends when the kernel has killed one of its processes for lack of memory.
     #[serde(default)]
     pub oom_kill_step: bool,
-    /// Directories of which its processes see the job's own.
+    /// Directories that are private to the job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub private_directories: Vec<PrivateDirectory>,
 }
 
-/// A directory that each job has to itself.
+/// A directory that is private to the job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PrivateDirectory {
-    /// The job's own, as the host sees it.
+    /// The private directory, by its path on the host.
     pub source: PathBuf,
-    /// Where the processes of the job see it, in place of the host's.
+    /// The path over which the step's processes have it mounted.
     pub target: PathBuf,
 }
 
 impl StepOrder {
-    /// Where the host has a file that the step's processes know by this absolute path.
+    /// Returns the host's path of a file that the step's processes know by the absolute path `path`.
     #[must_use]
     pub fn on_host(&self, path: &Path) -> PathBuf {
         let own = |directory: &PrivateDirectory| {
             path.strip_prefix(&directory.target).ok().map(|below| directory.source.join(below))
         };
-        // A later one may lie in an earlier one.
+        // A later directory may be mounted inside an earlier one.
         self.private_directories.iter().rev().find_map(own).unwrap_or_else(|| path.to_owned())
     }
 }
 
-/// What serves MPI programs of a step, and what they are told of it.
+/// The service for the MPI programs of a step, and the facts that it tells them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MpiOrder {
-    /// What serves them.
+    /// The interface that is served.
     pub plugin: MpiPlugin,
     /// This node's number in the step, or among those of all steps that run one program.
     pub node: u32,
@@ -129,9 +132,9 @@ pub enum MpiPlugin {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MpiNode {
-    /// Its name.
+    /// The node's name.
     pub name: String,
-    /// The ranks that run there.
+    /// The ranks that run on the node.
     pub ranks: IdSet,
 }
 
@@ -139,9 +142,9 @@ pub struct MpiNode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
-    /// Lines.
+    /// Number of lines.
     pub rows: u16,
-    /// Characters of a line.
+    /// Number of characters in a line.
     pub columns: u16,
 }
 
@@ -149,7 +152,7 @@ pub struct Window {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
-    /// The user's number.
+    /// The user ID.
     pub uid: u32,
     /// The primary group.
     pub gid: u32,
@@ -163,18 +166,18 @@ pub struct Identity {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadOrder {
-    /// The user.
+    /// The user as whom the file is read.
     pub identity: Identity,
-    /// The file, as the host names it.
+    /// The file's path on the host.
     pub file: PathBuf,
-    /// Whether what is added to the file is read, too, until the socket of the order is closed for writing.
+    /// True if additions to the file are read, too, until the order's socket is shut down for writing.
     pub follow: bool,
 }
 
 impl ReadOrder {
-    /// The first byte of an answer that the bytes of the file follow.
+    /// First byte of an answer in which the file's content follows.
     pub const OPENED: u8 = b'+';
-    /// The first byte of an answer that the reason follows why the file cannot be read.
+    /// First byte of an answer in which the reason follows why the file cannot be read.
     pub const REFUSED: u8 = b'-';
 }
 
@@ -182,13 +185,13 @@ impl ReadOrder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
-    /// What is limited.
+    /// The limited resource.
     pub resource: LimitedResource,
-    /// The limit; `None` is unlimited.
+    /// The limit; `None` for unlimited.
     pub soft: Option<u64>,
 }
 
-/// The resources that a submission may carry limits for (`--propagate`), by Slurm's names.
+/// The resources whose limits a submission may carry (`--propagate`), by Slurm's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 #[expect(missing_docs, reason = "the names are those of getrlimit(2)")]
@@ -211,24 +214,24 @@ pub enum LimitedResource {
 pub struct TaskOrder {
     /// The task's rank in the step (`SLURM_PROCID`).
     pub global: u32,
-    /// The task's own program and its arguments; empty: the step's.
+    /// The task's own program and its arguments; empty for the step's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub argv: Vec<String>,
-    /// Variables of this task alone; they win over the step's environment.
+    /// Variables of this task alone, which replace those of the step's environment.
     pub env: Vec<(String, String)>,
-    /// CPUs, by the operating system's numbers, that the task is bound to; empty leaves it unbound.
+    /// CPUs to which the task is bound, by the operating system's numbers; empty for an unbound task.
     pub cpus: Vec<u32>,
-    /// By what it is bound, if it is to say so.
+    /// The kind of CPU binding that the task has to report; `None` if it reports none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tell_binding: Option<String>,
-    /// The memory that the task is bound to; none: any.
+    /// The memory to which the task is bound; `None` for an unbound task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryBinding>,
-    /// Standard input.
+    /// Source of standard input.
     pub stdin: Input,
-    /// Standard output.
+    /// Destination of standard output.
     pub stdout: Output,
-    /// Standard error.
+    /// Destination of standard error.
     pub stderr: Output,
 }
 
@@ -236,59 +239,61 @@ pub struct TaskOrder {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryBinding {
-    /// NUMA nodes, by the operating system's numbers; none leaves it unbound.
+    /// NUMA nodes, by the operating system's numbers; empty for an unbound task.
     pub nodes: Vec<u32>,
-    /// The first of them is preferred, and all others may be used.
+    /// True if the first node is only preferred, and all others may be used.
     #[serde(default)]
     pub prefer: bool,
-    /// By what it is bound, if it is to say so.
+    /// The kind of memory binding that the task has to report; `None` if it reports none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tell: Option<String>,
 }
 
-/// Where a task's standard input comes from.
+/// The source of a task's standard input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
-    /// Nothing: `/dev/null`.
+    /// `/dev/null`.
     Null,
     /// A file, opened as the user, relative to the working directory.
     File(PathBuf),
-    /// The reader that is attached to the step.
+    /// The client that is attached to the step.
     Stream,
 }
 
-/// Where a task's standard output or error goes.
+/// The destination of a task's standard output or error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Output {
-    /// Nowhere: `/dev/null`.
+    /// `/dev/null`.
     Null,
-    /// A file, opened as the user, relative to the working directory, always written at its end.
+    /// A file, opened as the user, relative to the working directory; every write appends.
     File {
-        /// The file; several tasks may share it.
+        /// Path of the file; several tasks may share it.
         path: PathBuf,
-        /// Keep what is in it; otherwise the first task of the step that uses it empties it.
+        /// True if the file's content is kept; otherwise the first task of the step that uses the file
+        /// truncates it.
         append: bool,
     },
-    /// The reader that is attached to the step.
+    /// The client that is attached to the step.
     Stream,
-    /// Standard error only: wherever standard output goes.
+    /// The destination of standard output; for standard error only.
     Stdout,
 }
 
-/// The control group of a step and what it may use there.
+/// The control groups of a step and its limits in them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Confinement {
-    /// The job's control group of version 2 on this node, absolute, with the job's limits; the step makes its own below it.
+    /// Absolute path of the job's control group of version 2 on this node, which holds the job's limits; the
+    /// step's group is created below it.
     pub job_group: Option<PathBuf>,
-    /// CPUs the step may use, if the node enforces that.
+    /// CPUs that the step may use, where the node enforces that.
     pub cpus: Vec<u32>,
-    /// The job's control groups of version 1, likewise.
+    /// The job's control groups of version 1, below which the step's are created.
     #[serde(default)]
     pub legacy: Vec<LegacyGroup>,
-    /// Memory that the step may use, in bytes; 0: as much as its job.
+    /// Memory that the step may use, in bytes; 0 for as much as its job.
     #[serde(default)]
     pub memory_bytes: u64,
     /// Devices that the step may not use.
@@ -300,11 +305,11 @@ pub struct Confinement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceNumber {
-    /// Whether it is a block device; otherwise it is a character device.
+    /// True for a block device, false for a character device.
     pub block: bool,
-    /// The number of its driver.
+    /// Major number, which names the driver.
     pub major: u32,
-    /// Its number there.
+    /// Minor number, which names the device of the driver.
     pub minor: u32,
 }
 
@@ -312,13 +317,13 @@ pub struct DeviceNumber {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LegacyGroup {
-    /// Whose: `memory`, `cpuset`, `pids`, `devices`, `freezer`.
+    /// Name of the controller: `memory`, `cpuset`, `pids`, `devices` or `freezer`.
     pub controller: String,
-    /// The job's, absolute.
+    /// Absolute path of the job's group.
     pub job_group: PathBuf,
 }
 
-/// The order together with its raw parts: what travels to a new spurstepd.
+/// The order with its raw parts, as sent to a new spurstepd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
     /// The order.

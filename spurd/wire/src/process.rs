@@ -1,7 +1,7 @@
-//! Processes of this host, as `/proc` tells of them.
+//! Processes of this host, as `/proc` shows them.
 //!
-//! A process is named by its id and its start time, and signalled through a descriptor that is checked against both: an
-//! id that the kernel has handed out again is never hit.
+//! A process is identified by its id and its start time, and signalled through a descriptor that is checked
+//! against both, so that a signal never reaches another process with the same id.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -12,26 +12,26 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 /// A process at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Process {
-    /// Its id.
+    /// The process id.
     pub pid: i32,
-    /// Its parent's id.
+    /// The parent's process id.
     pub parent: i32,
-    /// Clock ticks from boot to its start.
+    /// Clock ticks from boot to the start of the process.
     pub started: u64,
-    /// Dead, but not yet waited for.
+    /// True if the process is dead, but has not been waited for.
     pub zombie: bool,
 }
 
 impl Process {
-    /// The process with this id, if there is one.
+    /// Returns the process with this id; `None` if there is none.
     pub fn find(pid: i32) -> Option<Process> {
         Stat::of(pid).map(|stat| stat.process)
     }
 
-    /// Sends a signal to this process and no other; says nothing if it is gone.
+    /// Sends a signal to this process and no other; does nothing if the process is gone.
     pub fn signal(self, signal: Signal) {
         if let Some(descriptor) = self.descriptor() {
-            // The process may have ended in between; then the signal has no addressee, which is no error.
+            // The process may have ended in between, which is no error.
             let _ = rustix::process::pidfd_send_signal(&descriptor, signal);
         }
     }
@@ -45,19 +45,19 @@ impl Process {
         }
     }
 
-    /// A descriptor of this very process.
+    /// Opens a descriptor of this process; `None` if the process is gone.
     fn descriptor(self) -> Option<OwnedFd> {
         let descriptor = rustix::process::pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::empty()).ok()?;
         Process::find(self.pid).is_some_and(|now| now.started == self.started).then_some(descriptor)
     }
 }
 
-/// What a process uses at one moment, together with those that it has waited for.
+/// The usage of a process at one moment, including children that it has waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// Which.
+    /// The process.
     pub process: Process,
-    /// The id of its session.
+    /// The id of the process's session.
     pub session: i32,
     /// Page faults that needed a disk.
     pub major_faults: u64,
@@ -65,22 +65,22 @@ pub struct Stat {
     pub user_ticks: u64,
     /// CPU time in the kernel, in clock ticks.
     pub system_ticks: u64,
-    /// Its address space.
+    /// Size of the address space, in bytes.
     pub virtual_bytes: u64,
-    /// Its resident memory.
+    /// Size of the resident memory, in pages.
     pub resident_pages: u64,
 }
 
 impl Stat {
-    /// Of the process with this id, if there is one.
+    /// Reads the usage of the process with this id; `None` if there is none.
     pub fn of(pid: i32) -> Option<Stat> {
         Stat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// Reads the line of `/proc/PID/stat`; the program's name in it may hold blanks and parentheses.
+    /// Parses a line of `/proc/PID/stat`; the program's name in it may contain spaces and parentheses.
     fn parse(line: &str) -> Option<Stat> {
         let pid = line.split(' ').next()?.parse().ok()?;
-        // From the third field on, by proc(5).
+        // The rest begins with field 3 of proc(5).
         let rest: Vec<&str> = line.get(line.rfind(')')? + 2..)?.split_ascii_whitespace().collect();
         let field = |number: usize| rest.get(number - 3)?.parse::<u64>().ok();
         let process = Process {
@@ -101,7 +101,7 @@ impl Stat {
     }
 }
 
-/// Every process there is.
+/// Returns all processes of the host.
 pub fn processes() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries

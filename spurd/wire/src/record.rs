@@ -1,8 +1,8 @@
-//! What remains of a step that has ended: the exit record.
+//! The exit record of a step, which remains after the step has ended.
 //!
-//! spurstepd writes it as `exit.json` into the attempt's directory before it says that the step has ended, so
-//! that a spurd that was away finds the real exit codes when it returns. It stays until the controller has
-//! acknowledged the report made from it.
+//! spurstepd writes the record as `exit.json` into the attempt's directory before it reports the end of the
+//! step, so that a spurd that was down meanwhile finds the real exit codes. The record stays until the
+//! controller has acknowledged the report made from it.
 
 use serde::{Deserialize, Serialize};
 use spur_core::compute::StepEnd;
@@ -15,41 +15,43 @@ use crate::attempt::StepAttempt;
 
 /// The name of the record's file in the attempt's directory.
 pub const EXIT_FILE: &str = "exit.json";
-/// The name of the record's file until it is whole. It is made before anything of the user's runs: an attempt without it
-/// has not begun.
+/// The name of the record's file while incomplete. spurstepd creates it before any user code runs: an attempt
+/// without it has not begun.
 pub const UNFINISHED_FILE: &str = "exit.json.new";
 
 /// The end of a step on this node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExitRecord {
-    /// Which attempt ended.
+    /// The attempt that has ended.
     pub attempt: StepAttempt,
-    /// When the first task ran its program; `None` if none did. Milliseconds since 1970.
+    /// Milliseconds since the Unix epoch at which every task ran its program; `None` if that never happened.
     pub started_ms: Option<u64>,
-    /// When the last process of the step was gone. Milliseconds since 1970.
+    /// Milliseconds since the Unix epoch at which the last process of the step was gone.
     pub ended_ms: u64,
     /// The end of every task, in the order of their local ids.
     pub tasks: Vec<TaskExit>,
-    /// Set if a task could not be started at all.
+    /// The failure to start a task, if there was one.
     pub failure: Option<LaunchFailure>,
-    /// The kernel killed a process of the step for lack of memory.
+    /// True if the step used more memory than it may.
     pub out_of_memory: bool,
-    /// What its tasks used; `None` where that is not known.
+    /// The usage of the step's tasks; `None` if it is not known.
     #[serde(default)]
     pub usage: Option<Box<Usage>>,
 }
 
 impl ExitRecord {
-    /// The record of an attempt whose tasks used `usage`.
+    /// Returns the record of an attempt whose tasks used `usage`.
     pub fn new(attempt: StepAttempt, record: Record, usage: Usage) -> ExitRecord {
         let Record { started_ms, ended_ms, tasks, failure, out_of_memory } = record;
         let usage = Some(Box::new(usage));
         ExitRecord { attempt, started_ms, ended_ms, tasks, failure, out_of_memory, usage }
     }
 
-    /// The end of the step as the node's pure half knows it. What keeps tasks from starting is told as such; standard files that
-    /// cannot be opened have Slurm's status for that.
+    /// Returns the end of the step for the node's pure half.
+    ///
+    /// A failure to start tasks is reported as such; standard files that cannot be opened have Slurm's exit
+    /// status.
     pub fn end(&self) -> StepEnd {
         match &self.failure {
             Some(failure) => StepEnd::NotLaunched {
@@ -68,7 +70,7 @@ impl ExitRecord {
         }
     }
 
-    /// The status of the step on this node: the worst of its tasks'.
+    /// Returns the status of the step on this node: the worst of its tasks'.
     pub fn status(&self) -> ExitCode {
         self.tasks.iter().map(|task| task.status).max_by_key(ExitCode::rank).unwrap_or_default()
     }

@@ -1,8 +1,8 @@
-//! Devices that a step may not use, in the hierarchy of version 2: the kernel asks a program of the step's group about
-//! every device that is opened there.
+//! Denial of devices in the version 2 hierarchy, by a BPF program that the kernel runs for every opened
+//! device.
 //!
-//! The program is laid here by hand (`linux/bpf.h`: `BPF_PROG_TYPE_CGROUP_DEVICE`): it compares what is opened with each
-//! device of a list and says no to these. It lives as long as the group.
+//! The program is assembled by hand (`linux/bpf.h`: `BPF_PROG_TYPE_CGROUP_DEVICE`): it compares the opened
+//! device with a list, and denies those on the list. The program lives as long as the step's group.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -15,23 +15,23 @@ const PROG_ATTACH: libc::c_long = 8;
 const PROG_TYPE_CGROUP_DEVICE: u32 = 15;
 const CGROUP_DEVICE: u32 = 6;
 const ALLOW_MULTI: u32 = 2;
-/// What the kernel calls a block device and a character device.
+/// The kernel's numbers for a block device and a character device.
 const BLOCK: i32 = 1;
 const CHARACTER: i32 = 2;
 
-/// Registers: what is answered, what is asked about, and of that the kind, the major and the minor number.
+/// Registers: the answer, the pointer to the question, and the question's kind, major and minor number.
 const ANSWER: u8 = 0;
 const ASKED: u8 = 1;
 const KIND: u8 = 2;
 const MAJOR: u8 = 3;
 const MINOR: u8 = 4;
 
-/// `struct bpf_insn`.
+/// `struct bpf_insn` of the kernel.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Instruction {
     code: u8,
-    /// The destination in the low half, the source in the high half.
+    /// Destination register in the low half, source register in the high half.
     registers: u8,
     offset: i16,
     value: i32,
@@ -50,7 +50,7 @@ struct Load {
     flags: u32,
 }
 
-/// The part of `union bpf_attr` that attaches one.
+/// The part of `union bpf_attr` that attaches a program.
 #[repr(C)]
 struct Attach {
     group: u32,
@@ -59,10 +59,10 @@ struct Attach {
     flags: u32,
 }
 
-/// Forbids devices to everything in a group; those above it may forbid more.
+/// Denies devices to all processes of a group; groups above it may deny more.
 ///
 /// # Errors
-/// The system's error, such as that this process may not load programs.
+/// The system's error, e.g. if this process may not load programs.
 pub(crate) fn deny(group: BorrowedFd<'_>, devices: &[DeviceNumber]) -> io::Result<()> {
     let instructions = program(devices)?;
     let load = Load {
@@ -72,9 +72,9 @@ pub(crate) fn deny(group: BorrowedFd<'_>, devices: &[DeviceNumber]) -> io::Resul
         license: c"Dual MIT/GPL".as_ptr() as u64,
         ..Load::default()
     };
-    // SAFETY: the kernel reads the instructions and the license during the call, and both live on here.
+    // SAFETY: the kernel reads the instructions and the license during the call, and both outlive it.
     let program = unsafe { bpf(PROG_LOAD, &load) }?;
-    // SAFETY: it is a new descriptor that nobody else has.
+    // SAFETY: the descriptor is new and has no other owner.
     let program = unsafe { OwnedFd::from_raw_fd(program) };
     let attach = Attach {
         group: group.as_raw_fd().cast_unsigned(),
@@ -82,32 +82,33 @@ pub(crate) fn deny(group: BorrowedFd<'_>, devices: &[DeviceNumber]) -> io::Resul
         kind: CGROUP_DEVICE,
         flags: ALLOW_MULTI,
     };
-    // SAFETY: it names two open descriptors and no memory.
+    // SAFETY: the attributes name two open descriptors and no memory.
     unsafe { bpf(PROG_ATTACH, &attach) }.map(|_| ())
 }
 
-/// bpf(2).
+/// The system call bpf(2).
 ///
 /// # Safety
-/// What `attributes` point to is as the command wants it.
+/// The memory that `attributes` point to has to be as the command requires.
 unsafe fn bpf<T>(command: libc::c_long, attributes: &T) -> io::Result<i32> {
-    // SAFETY: the kernel reads as many bytes as it is told.
+    // SAFETY: the kernel reads as many bytes as the size argument says.
     let answer =
         unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of::<T>()) };
     if answer < 0 { Err(io::Error::last_os_error()) } else { i32::try_from(answer).map_err(io::Error::other) }
 }
 
-/// The program that says no to these devices and yes to all others.
+/// Assembles the program that denies these devices and allows all others.
 fn program(devices: &[DeviceNumber]) -> io::Result<Vec<Instruction>> {
     let make = |code, registers, offset, value| Instruction { code, registers, offset, value };
     let load = |register: u8, at| make(0x61, register | ASKED << 4, at, 0);
     let unless = |register, value, skip| make(0x55, register, skip, value);
-    // `struct bpf_cgroup_dev_ctx`: the kind below the kind of access, the major and the minor number.
+    // `struct bpf_cgroup_dev_ctx`: the kind in the low half below the kind of access, then the major and
+    // minor number.
     let mut all = vec![load(KIND, 0), make(0x57, KIND, 0, 0xffff), load(MAJOR, 4), load(MINOR, 8)];
     for (at, device) in devices.iter().enumerate() {
         let number = |number: u32| i32::try_from(number).map_err(io::Error::other);
         let left = devices.len() - at - 1;
-        // Over the rest of the list and the two instructions that say yes.
+        // Jumps over the rest of the list and the two instructions that allow the device.
         let to_no = i16::try_from(left * 4 + 2).map_err(io::Error::other)?;
         all.push(unless(KIND, if device.block { BLOCK } else { CHARACTER }, 3));
         all.push(unless(MAJOR, number(device.major)?, 2));
@@ -125,7 +126,7 @@ fn program(devices: &[DeviceNumber]) -> io::Result<Vec<Instruction>> {
 mod tests {
     use super::*;
 
-    /// What the program answers, by the rules of the machine that it is for.
+    /// Interprets the program and returns its answer.
     fn answer(program: &[Instruction], asked: [u32; 3]) -> i64 {
         let (mut registers, mut at) = ([0_i64; 11], 0_usize);
         loop {

@@ -1,7 +1,7 @@
 //! The control groups of a step: its processes as one thing that can be limited, counted and killed.
 //!
-//! They are in the hierarchy of version 2, in one of version 1 for each controller that only that has, or in both. Which
-//! limits are enforced depends on the host, and spurd says so when it starts.
+//! The groups are in the version 2 hierarchy, in a version 1 hierarchy for each controller that only version
+//! 1 has, or in both. The enforced limits depend on the host; spurd names them when it starts.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek};
@@ -21,7 +21,7 @@ use crate::confine::bpf;
 #[derive(Debug)]
 pub(crate) struct Group {
     unified: Option<Unified>,
-    /// Of version 1, by controller.
+    /// The groups of version 1, one for each controller.
     legacy: Vec<Legacy>,
     /// Readable when a group of version 1 has reached its limit of memory.
     memory_events: Option<OwnedFd>,
@@ -43,10 +43,10 @@ struct Legacy {
 }
 
 impl Group {
-    /// Makes the groups of a step below its job's.
+    /// Creates the groups of a step below its job's.
     ///
     /// # Errors
-    /// The system's error if a group cannot be made or a limit that exists cannot be set.
+    /// The system's error if a group cannot be created, or an existing limit cannot be set.
     pub(crate) fn create(confinement: &Confinement, step: StepId, oom_kill_step: bool) -> io::Result<Group> {
         let unified = confinement
             .job_group
@@ -76,7 +76,7 @@ impl Group {
                 if confinement.memory_bytes > 0 {
                     legacy::limit_memory(&path, confinement.memory_bytes)?;
                 }
-                // Without news of it, it is seen when somebody looks.
+                // Without notifications, running out of memory shows at the next sample.
                 memory_events = watch_memory(&path).ok();
             }
             let threads = OpenOptions::new().write(true).open(path.join("tasks"))?;
@@ -85,19 +85,21 @@ impl Group {
         Ok(Group { unified, legacy, memory_events })
     }
 
-    /// The group of version 2, for children that are to be born in it.
+    /// Returns the directory of the version 2 group, in which children can be born.
     pub(crate) fn directory(&self) -> Option<BorrowedFd<'_>> {
         self.unified.as_ref().map(|unified| unified.directory.as_fd())
     }
 
-    /// Where a process that has one thread writes `0` to move itself into the groups; `inside`: but for that of version 2.
+    /// Returns the files into which a process with one thread writes `0` to move itself into the groups.
+    /// `inside` leaves out the version 2 group.
     pub(crate) fn doors(&self, inside: bool) -> Vec<BorrowedFd<'_>> {
         let unified = self.unified.as_ref().filter(|_| !inside).map(|unified| unified.processes.as_fd());
-        // A thread that moves itself stops nobody else meanwhile, as a whole process would.
+        // Moving a thread stops nothing else on the node, unlike moving a process.
         unified.into_iter().chain(self.legacy.iter().map(|group| group.threads.as_fd())).collect()
     }
 
-    /// Becomes ready (exceptional condition) when the last process has left; without it nothing tells.
+    /// Becomes ready (exceptional condition) when the last process has left; `None` if the kernel does not
+    /// report that.
     pub(crate) fn watch(&self) -> Option<BorrowedFd<'_>> {
         self.unified.as_ref().map(|unified| unified.events.as_fd())
     }
@@ -107,16 +109,17 @@ impl Group {
         self.memory_events.as_ref().map(AsFd::as_fd)
     }
 
-    /// Takes note of such news.
+    /// Reads the notification of a reached limit, so that the next one is seen.
     pub(crate) fn take_memory_event(&self) {
         if let Some(events) = &self.memory_events {
-            // It says how often that was, which is of no interest.
+            // The value is the number of events, which does not matter.
             let _ = rustix::io::read(events, &mut [0; 8]);
         }
     }
 
-    /// Whether a process is in the groups; `None` where they cannot tell, and the end of all children does. A group that
-    /// somebody removed was empty: the kernel removes no other.
+    /// Returns whether the groups contain processes; `None` if only the end of all children tells that.
+    ///
+    /// A group that does not exist was empty: the kernel removes no other group.
     pub(crate) fn populated(&self) -> Option<bool> {
         let mut text = String::new();
         let mut events = &self.unified.as_ref()?.events;
@@ -126,22 +129,22 @@ impl Group {
         })
     }
 
-    /// The group of version 1 that holds the step together, where version 2 does not.
+    /// Returns the freezer group of version 1, through which the step is killed where version 2 is missing.
     fn freezer(&self) -> Option<&Path> {
         let freezer = self.legacy.iter().find(|group| group.controller == "freezer");
         freezer.map(|group| group.path.as_path())
     }
 
-    /// The processes in the groups at this moment.
+    /// Returns the processes in the groups at this moment.
     pub(crate) fn members(&self) -> Vec<Process> {
         let path = self.unified.as_ref().map(|unified| unified.path.as_path()).or_else(|| self.freezer());
         path.map(legacy::processes).unwrap_or_default()
     }
 
-    /// Stops every process in the groups at once, or lets them go on.
+    /// Stops every process in the groups at once, or lets the processes go on.
     ///
     /// # Errors
-    /// The system's error; version 2 of a kernel before 5.2 cannot.
+    /// The system's error; before kernel 5.2, version 2 cannot freeze.
     pub(crate) fn freeze(&self, stop: bool) -> io::Result<()> {
         match (&self.unified, self.freezer()) {
             (Some(unified), _) => {
@@ -152,12 +155,13 @@ impl Group {
         }
     }
 
-    /// Kills every process in the groups, also those that are being forked.
+    /// Kills every process in the groups, including those that are being forked.
     pub(crate) fn kill(&self) {
         match (&self.unified, self.freezer()) {
             (Some(unified), _) if groups::write(&unified.path.join("cgroup.kill"), "1").is_ok() => {}
             (None, Some(freezer)) => legacy::kill_all(freezer),
-            // Kernels before 5.14: whoever is forked meanwhile is met when the group is looked at again.
+            // Before kernel 5.14: a process that is forked meanwhile is killed when the group is checked
+            // again.
             _ => self.members().into_iter().for_each(|process| process.signal(Signal::KILL)),
         }
     }
@@ -178,13 +182,14 @@ impl Group {
         let unified = self.unified.iter().map(|unified| &unified.path);
         let legacy = self.legacy.iter().filter(|group| !is_shared(&group.controller));
         for path in unified.chain(legacy.map(|group| &group.path)) {
-            // A group that stays behind is empty, and goes with the job's.
+            // A group that stays behind is empty, and is removed with the job's.
             let _ = fs::remove_dir(path);
         }
     }
 }
 
-/// Whether the steps of a job are in the job's own group: processes are limited for all of them together.
+/// True if the steps of a job share the job's group: the number of processes is limited for all steps
+/// together.
 fn is_shared(controller: &str) -> bool {
     controller == "pids"
 }
@@ -212,7 +217,8 @@ impl Unified {
     }
 }
 
-/// Something to read when a group of version 1, or one above it, has reached its limit of memory.
+/// Returns a descriptor that becomes readable when a version 1 group, or one above it, reaches its limit of
+/// memory.
 fn watch_memory(group: &Path) -> io::Result<OwnedFd> {
     let told = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let control = File::open(group.join("memory.oom_control"))?;

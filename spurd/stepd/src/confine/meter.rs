@@ -1,10 +1,11 @@
-//! What the tasks of a step use: CPU time, memory and bytes read and written, task by task.
+//! The usage of a step's tasks: CPU time, memory, and bytes read and written.
 //!
-//! What a process that has ended used is exact: the kernel tells it to whoever waits for it, and spurstepd waits for
-//! every process that nobody else waited for. The processes that live are looked at now and then, soon after the start
-//! and less and less often until it is once in the site's interval: only so is it known how much memory several
-//! processes had at the same time, and how much address space. A process belongs to the task that it descends from; one
-//! whose parents are gone, to the task in whose session it is, or to which it belonged before.
+//! The usage of a process that has ended is exact: the kernel reports it to the parent that waits, and
+//! spurstepd waits for every process that no other parent waits for. Live processes are sampled, soon after
+//! the start and then less and less often, down to once in the site's interval. Only samples show the memory
+//! of several processes at the same time, and the address space. A process belongs to the task that it
+//! descends from. A process without parents belongs to the task whose session it is in, or to which it
+//! belonged before.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,20 +17,20 @@ use step_wire::process::{Process, Stat};
 
 use crate::confine::wait::{Reaped, units};
 
-/// How soon after its start a step is first looked at.
+/// Time from the start of a step to its first sample.
 const FIRST: Duration = Duration::from_millis(250);
 
-/// How soon a step is looked at that something has happened to.
+/// Time to the next sample after an event that may change the usage.
 const SOON: Duration = Duration::from_millis(20);
 
-/// Counts what a step uses.
+/// Accounts the usage of a step's tasks.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    /// The longest time between two looks; `None`: nobody looks.
+    /// The longest time between two samples; `None` for no samples.
     every: Option<Duration>,
     pause: Duration,
     due: Option<Instant>,
-    /// To which task a process belongs, by its index.
+    /// Index of the task to which a process, by id and start time, was assigned.
     owners: BTreeMap<(i32, u64), usize>,
     tasks: Vec<Account>,
     page: u64,
@@ -37,19 +38,19 @@ pub(crate) struct Meter {
     tick: u64,
 }
 
-/// One task.
+/// The account of one task.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     rank: u32,
     pid: Option<Pid>,
-    /// Of those that have ended; and the most memory that was seen at one time.
+    /// Usage of the processes that have ended, and the largest sampled memory.
     past: TaskUsage,
-    /// Of those that lived when they were last looked at.
+    /// Usage of the processes that lived at the last sample.
     now: TaskUsage,
 }
 
 impl Meter {
-    /// For tasks of these ranks.
+    /// Returns a meter for tasks of these ranks.
     pub(crate) fn new(ranks: impl Iterator<Item = u32>, every: Option<Duration>) -> Meter {
         let (ticks, page) = units();
         Meter {
@@ -63,28 +64,28 @@ impl Meter {
         }
     }
 
-    /// When the step is to be looked at next.
+    /// Returns the instant of the next sample.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Has the step looked at soon.
+    /// Advances the next sample to [`SOON`].
     pub(crate) fn hurry(&mut self) {
         let soon = Instant::now() + SOON;
         self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
     }
 
-    /// The most memory that a task has had, in bytes.
+    /// Returns the largest memory that a task has had, in bytes.
     pub(crate) fn peak(&self) -> u64 {
         self.tasks.iter().map(|account| account.past.memory).max().unwrap_or(0)
     }
 
-    /// A task has got its process.
+    /// Records the process of a task.
     pub(crate) fn started(&mut self, index: usize, pid: Pid) {
         self.tasks[index].pid = Some(pid);
     }
 
-    /// Looks at the processes of the step; how much memory they have at this moment, in bytes.
+    /// Samples the processes of the step, and returns their memory at this moment, in bytes.
     pub(crate) fn look(&mut self, members: &[Process]) -> u64 {
         let every = self.every.unwrap_or(FIRST);
         self.pause = self.pause.saturating_mul(2).min(every);
@@ -114,12 +115,13 @@ impl Meter {
         memory.iter().map(|(resident, _)| resident).sum()
     }
 
-    /// The task that each of these belongs to.
+    /// Returns the index of the task that each of these processes belongs to.
     fn owners(&self, stats: &[Stat]) -> Vec<usize> {
         let parents: BTreeMap<i32, &Stat> = stats.iter().map(|stat| (stat.process.pid, stat)).collect();
         let owner = |stat: &Stat| {
             let mut above = Some(stat);
-            // A process is never above itself, but what is read one after the other need not fit together.
+            // A process is never its own ancestor, but the files are read one after the other and may be
+            // inconsistent.
             for _ in 0..stats.len() {
                 let Some(one) = above else { break };
                 if let Some(task) = self.of_pid(one.process.pid) {
@@ -132,18 +134,18 @@ impl Meter {
         stats.iter().map(owner).collect()
     }
 
-    /// The task whose own process this is.
+    /// Returns the index of the task whose own process this is.
     fn of_pid(&self, pid: i32) -> Option<usize> {
         self.tasks.iter().position(|task| task.pid.is_some_and(|own| own.as_raw_pid() == pid))
     }
 
-    /// The task of a process whose parents are gone.
+    /// Returns the index of the task of a process whose parents are gone.
     fn stray(&self, stat: &Stat) -> usize {
         let known = self.owners.get(&(stat.process.pid, stat.process.started)).copied();
         known.or_else(|| self.of_pid(stat.session)).unwrap_or(0)
     }
 
-    /// What is to be known of a process that has ended before it is waited for.
+    /// Reads the facts about an ended process that are lost once it is waited for.
     pub(crate) fn last_look(&self, pid: Pid) -> LastLook {
         let pid = pid.as_raw_pid();
         let own = self.of_pid(pid);
@@ -152,7 +154,7 @@ impl Meter {
         LastLook { owner: owner.unwrap_or(0), own: own.is_some(), read, written }
     }
 
-    /// Counts a process that has been waited for.
+    /// Adds the usage of a process that has been waited for.
     pub(crate) fn ended(&mut self, look: LastLook, reaped: &Reaped) {
         let Some(account) = self.tasks.get_mut(look.owner) else { return };
         let past = &mut account.past;
@@ -167,7 +169,7 @@ impl Meter {
         }
     }
 
-    /// What has been used until now. While the step lives this is as of the last look.
+    /// Returns the usage so far; for a live step, as of the last sample.
     pub(crate) fn usage(&self, ended: bool) -> Usage {
         let mut all = Usage::default();
         for Account { rank, past, now, .. } in &self.tasks {
@@ -186,17 +188,18 @@ impl Meter {
     }
 }
 
-/// What was seen of a process that has ended.
+/// Facts about a process that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastLook {
     owner: usize,
-    /// It was the task's own process.
+    /// True if the process was the task's own.
     own: bool,
     read: u64,
     written: u64,
 }
 
-/// Bytes that a process, and those that it has waited for, have read and written; none where the kernel does not say.
+/// Returns the bytes that a process and its waited-for children have read and written; 0 if the kernel does
+/// not say.
 fn bytes(pid: i32) -> (u64, u64) {
     let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
     let field = |name: &str| {

@@ -1,4 +1,4 @@
-//! What holds a step's processes together and limits them: control groups, devices, private directories, memory.
+//! Containment of a step's processes: control groups, devices, private directories, memory.
 
 pub(crate) mod bpf;
 pub(crate) mod group;

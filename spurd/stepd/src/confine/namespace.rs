@@ -1,5 +1,5 @@
-//! What spurstepd and all processes of a step see of the host's files: all of them, but for the directories that the job
-//! has to itself.
+//! The mount namespace of spurstepd and a step's processes: the host's files, with the job's private
+//! directories.
 
 use std::io;
 
@@ -7,11 +7,12 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use step_wire::order::PrivateDirectory;
 
-/// Puts the job's own directories in place of the host's, for this process and those that it starts. What the host mounts
-/// later is seen, too; what is mounted here is not seen elsewhere.
+/// Mounts the job's private directories over the host's, for this process and its descendants.
+///
+/// Later mounts of the host are visible in the namespace; mounts made here are not visible outside.
 ///
 /// # Errors
-/// What the system refused, with the directory.
+/// Names the directory that could not be mounted, with the system's error.
 pub(crate) fn enter(directories: &[PrivateDirectory]) -> io::Result<()> {
     if directories.is_empty() {
         return Ok(());

@@ -1,8 +1,8 @@
 //! The processes of a step as one thing: found, stopped, killed, measured and waited for.
 //!
-//! A control group freezes and kills as one. Without one every process gets SIGSTOP, in rounds: a process that was
-//! forked before its parent was stopped is met in the next round, and the last round is the one that finds nobody new.
-//! Stopped processes stay so whatever their user does within the step.
+//! A control group freezes and kills as one. Without one, every process gets SIGSTOP, in rounds: a process
+//! that was forked before its parent was stopped is found in the next round, and the last round finds no new
+//! process. Stopped processes stay stopped whatever their user does within the step.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -19,7 +19,7 @@ use crate::confine::meter::Meter;
 use crate::confine::tree;
 use crate::confine::wait;
 
-/// How often a step is looked at whose memory no control group limits.
+/// Interval between samples of a step whose memory no control group limits.
 const WATCHED: Duration = Duration::from_secs(1);
 
 /// The processes of a step, and spurstepd's own children beside them.
@@ -30,9 +30,10 @@ pub(crate) struct Processes {
     pub(crate) meter: Meter,
     /// The process that serves MPI programs, unless it was told to end.
     pub(crate) server: Option<Pid>,
-    /// Processes of spurstepd's own that are about to end: those that write notices, and the server when it was told to end.
+    /// Processes of spurstepd's own that are about to end: writers of notices, and the MPI server once it was
+    /// told to end.
     pub(crate) helpers: Vec<Pid>,
-    /// The most memory that the step may be seen to use, in bytes; 0: any.
+    /// Largest sampled memory of the step, in bytes; 0 for no limit.
     sampled_limit: u64,
     was_over_limit: bool,
     has_children: bool,
@@ -42,7 +43,7 @@ pub(crate) struct Processes {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
     pub(crate) pid: Pid,
-    /// The status as wait(2) gives it.
+    /// The status as wait(2) returns it.
     pub(crate) status: i32,
 }
 
@@ -60,7 +61,7 @@ impl Processes {
         }
     }
 
-    /// Notes that spurstepd has a child to wait for.
+    /// Records that spurstepd has a child to wait for.
     pub(crate) fn has_child(&mut self) {
         self.has_children = true;
     }
@@ -72,12 +73,12 @@ impl Processes {
 
     pub(crate) fn kill_helpers(&self) {
         for pid in &self.helpers {
-            // An id that was not waited for is not handed out again.
+            // The kernel does not reuse the id of a process that was not waited for.
             let _ = rustix::process::kill_process(*pid, Signal::KILL);
         }
     }
 
-    /// The tasks, and the processes that tasks started.
+    /// Returns the tasks' processes and their descendants.
     pub(crate) fn members(&self) -> Vec<Process> {
         if let Some(group) = &self.group {
             return group.members();
@@ -92,7 +93,7 @@ impl Processes {
         self.members().into_iter().for_each(|process| process.signal(signal));
     }
 
-    /// Asks every process to end; one that stopped by itself goes on for that.
+    /// Asks every process to end; SIGCONT lets a stopped process react.
     pub(crate) fn terminate(&self) {
         for process in self.members() {
             process.signal(Signal::TERM);
@@ -100,7 +101,7 @@ impl Processes {
         }
     }
 
-    /// Stops every process, also those that are made meanwhile, or lets all of them go on.
+    /// Stops every process, including those forked meanwhile, or lets all of them go on.
     pub(crate) fn freeze(&self, stop: bool) {
         if self.group.as_ref().is_some_and(|group| group.freeze(stop).is_ok()) {
             return;
@@ -127,26 +128,27 @@ impl Processes {
         match &self.group {
             Some(group) => group.kill(),
             None => {
-                // A stopped process makes no more processes while the others are killed.
+                // A stopped process cannot fork while the others are killed.
                 self.stop_all();
                 self.signal(Signal::KILL);
             }
         }
     }
 
-    /// Whether no process of the step is left, as far as the control group or the children tell.
+    /// True if no process of the step is left, according to the control group or, without one, the children.
     pub(crate) fn are_gone(&self) -> bool {
         let populated = self.group.as_ref().and_then(Group::populated);
         populated.map_or(!self.has_children, |populated| !populated)
     }
 
-    /// Waits for one child that has ended, if one has. `is_own` knows the children that the step need not answer for.
+    /// Waits for one child that has ended; `None` if none has. `is_own` identifies children that are not
+    /// accounted to the step.
     pub(crate) fn reap(&mut self, is_own: impl Fn(Pid) -> bool) -> Option<Ended> {
         loop {
             match wait::ended_child() {
                 Ok(Some(pid)) => {
                     let is_own = self.helpers.contains(&pid) || self.server == Some(pid) || is_own(pid);
-                    // What it read and wrote is known until it is waited for.
+                    // The bytes that the process read and wrote can be read only before it is waited for.
                     let look = (!is_own).then(|| self.meter.last_look(pid));
                     let Ok(reaped) = wait::reap(pid) else { continue };
                     if let Some(look) = look {
@@ -167,7 +169,7 @@ impl Processes {
         }
     }
 
-    /// Measures what the step uses at this moment.
+    /// Samples the usage of the step, and returns its processes.
     pub(crate) fn look(&mut self) -> Vec<Process> {
         let members = self.members();
         let memory = self.meter.look(&members);
@@ -175,7 +177,7 @@ impl Processes {
         members
     }
 
-    /// A limit of memory has been reached, or a process was killed: the step is looked at soon.
+    /// Advances the next sample after a limit of memory was reached, or a process was killed.
     pub(crate) fn memory_is_short(&mut self) {
         if let Some(group) = &self.group {
             group.take_memory_event();
@@ -183,26 +185,28 @@ impl Processes {
         }
     }
 
-    /// Whether the step has used more memory than it may. Where a control group limits memory the kernel kills, and
-    /// counts that in the group; elsewhere the largest amount that was seen counts.
+    /// True if the step has used more memory than it may.
+    ///
+    /// Where a control group limits memory, the kernel kills and counts that; otherwise the largest sample
+    /// counts.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         self.was_over_limit
             || (self.sampled_limit > 0 && self.meter.peak() > self.sampled_limit)
             || self.group.as_ref().is_some_and(Group::out_of_memory)
     }
 
-    /// The usage of the step, as of the last look, or final once it has ended.
+    /// Returns the usage of the step, as of the last sample, or final once the step has ended.
     pub(crate) fn usage(&self, has_ended: bool) -> Usage {
         self.meter.usage(has_ended)
     }
 
-    /// The time at which the step is to be looked at next.
+    /// Returns the instant of the next sample.
     pub(crate) fn look_at(&self) -> Option<Instant> {
         self.meter.due()
     }
 }
 
-/// The longest time between two looks at a step; `None`: nobody looks.
+/// Returns the longest time between two samples of a step; `None` for no samples.
 fn interval(order: &StepOrder) -> Option<Duration> {
     let usage = Some(order.usage_interval_ms).filter(|&every| every > 0).map(Duration::from_millis);
     let memory = (order.sampled_memory_bytes > 0).then_some(WATCHED);

@@ -1,12 +1,12 @@
-//! The processes of a step where no control group holds them together: spurstepd's descendants.
+//! The processes of a step without a control group: spurstepd's descendants.
 //!
-//! spurstepd is the reaper of every process below it, so a process that a task left behind is still a descendant.
+//! spurstepd adopts every orphan below it, so a process that a task left behind is still a descendant.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use step_wire::process::{Process, processes};
 
-/// The living processes below `root`, not `root` itself.
+/// Returns the living processes below `root`, without `root` itself.
 pub(crate) fn descendants(root: i32) -> Vec<Process> {
     below(root, &processes())
 }

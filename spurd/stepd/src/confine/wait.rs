@@ -1,33 +1,33 @@
-//! The end of children: which have ended, and what they used.
+//! Waiting for children: which child has ended, and what it used.
 
 use std::io;
 
 use rustix::process::Pid;
 
-/// A child that has ended and has been waited for, with all that it had waited for itself.
+/// A child that has ended and has been waited for; the usage includes its own waited-for children.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reaped {
-    /// As wait(2) gives it.
+    /// The status as wait(2) returns it.
     pub(crate) status: i32,
-    /// CPU time in user mode, microseconds.
+    /// CPU time in user mode, in microseconds.
     pub(crate) user_us: u64,
-    /// CPU time in the kernel, microseconds.
+    /// CPU time in the kernel, in microseconds.
     pub(crate) system_us: u64,
     /// Page faults that needed a disk.
     pub(crate) major_faults: u64,
-    /// The most resident memory of one process.
+    /// Largest resident memory of one process, in bytes.
     pub(crate) peak_bytes: u64,
 }
 
-/// A child that has ended, which stays until it is waited for; `None` if none has.
+/// Returns a child that has ended, without waiting for it; `None` if none has.
 ///
 /// # Errors
 /// `ECHILD` if there are no children.
 pub(crate) fn ended_child() -> io::Result<Option<Pid>> {
-    // SAFETY: all of its fields are numbers or pointers that are only written to.
+    // SAFETY: all fields are numbers or pointers that are only written to.
     let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: `found` is a place for the answer.
+    // SAFETY: `found` is valid for writes.
     if unsafe { libc::waitid(libc::P_ALL, 0, &raw mut found, how) } == -1 {
         return Err(io::Error::last_os_error());
     }
@@ -38,12 +38,12 @@ pub(crate) fn ended_child() -> io::Result<Option<Pid>> {
 /// Waits for a child that has ended.
 ///
 /// # Errors
-/// The system's error if it is no child of ours.
+/// The system's error if `child` is not a child of this process.
 pub(crate) fn reap(child: Pid) -> io::Result<Reaped> {
     let mut status = 0;
-    // SAFETY: all of its fields are numbers.
+    // SAFETY: all fields are numbers.
     let mut used: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: both are places for the answer.
+    // SAFETY: both are valid for writes.
     if unsafe { libc::wait4(child.as_raw_pid(), &raw mut status, 0, &raw mut used) } == -1 {
         return Err(io::Error::last_os_error());
     }
@@ -53,12 +53,12 @@ pub(crate) fn reap(child: Pid) -> io::Result<Reaped> {
         user_us: micros(used.ru_utime),
         system_us: micros(used.ru_stime),
         major_faults: used.ru_majflt.unsigned_abs(),
-        // In kibibytes, by getrusage(2).
+        // getrusage(2) counts kibibytes.
         peak_bytes: used.ru_maxrss.unsigned_abs() << 10,
     })
 }
 
-/// Clock ticks in a second, and bytes in a page of memory.
+/// Returns the clock ticks in a second, and the bytes in a page of memory.
 pub(crate) fn units() -> (u64, u64) {
     // SAFETY: sysconf(3) has no preconditions.
     let (ticks, page) = unsafe { (libc::sysconf(libc::_SC_CLK_TCK), libc::sysconf(libc::_SC_PAGESIZE)) };

@@ -1,5 +1,5 @@
-//! The step as its MPI programs need it: their sockets served, their fences carried to other nodes, and the end of all
-//! when one of them cannot go on.
+//! MPI support of a step: serves the programs' sockets, carries fences between nodes, and ends the step when
+//! one task cannot go on.
 
 mod peers;
 mod pmi;
@@ -31,14 +31,15 @@ use self::pmix::Helper;
 use crate::connection::Connection;
 use crate::task::plan::MpiEnd;
 
-/// How long a task that has left its server may take to end, so that its exit code is known.
+/// Time for a task that has left its server to end, so that its exit code is known.
 const OWN_END: Duration = Duration::from_secs(2);
 
-/// Groups of tasks that may meet in fences of their own. The process that serves PMIx is the user's, and names them.
+/// Largest number of groups of tasks with fences of their own: the process that serves PMIx is the user's,
+/// and chooses their names.
 const GROUPS: usize = 4096;
-/// Questions of this node's tasks to other nodes that may wait for an answer.
+/// Largest number of unanswered questions of this node's tasks to other nodes.
 const ASKED: usize = 65_536;
-/// What PMIx calls a question that cannot be answered: `PMIX_ERROR`.
+/// The PMIx status of a question that cannot be answered: `PMIX_ERROR`.
 const UNANSWERED: i32 = -1;
 
 /// A socket of a server for MPI programs.
@@ -46,11 +47,11 @@ const UNANSWERED: i32 = -1;
 pub(crate) enum Source {
     /// The PMI socket of the task with this local id.
     Pmi(usize),
-    /// The process that serves PMIx.
+    /// The socket of the process that serves PMIx.
     Pmix,
 }
 
-/// What a step has for its MPI programs.
+/// The state of a step's MPI programs.
 #[derive(Debug)]
 pub(crate) struct Mpi {
     order: MpiOrder,
@@ -58,54 +59,54 @@ pub(crate) struct Mpi {
     peers: Peers,
     /// The number of the next fence of each group of tasks.
     fences: BTreeMap<Group, u64>,
-    /// Who waits for answers from other nodes, by the numbers of the questions.
+    /// Senders of questions that other nodes have not answered, by question number.
     asked: BTreeMap<u64, Asker>,
     /// Names that tasks have published; only the first node keeps them.
     names: Space,
-    /// It has been told that a way to the first node is wanted, and there is none yet.
+    /// True if a connection to the first node was requested and is not there yet.
     wants_uplink: bool,
-    /// Why the first node cannot be reached any more.
+    /// The reason why the first node cannot be reached any more.
     first_lost: Option<String>,
     abort: Option<Abort>,
 }
 
-/// What serves the tasks.
+/// The server for the tasks.
 #[derive(Debug)]
 enum Service {
     Pmi(Box<Server>),
     Pmix(Pmix),
 }
 
-/// The process that serves PMIx, and what it waits for.
+/// The process that serves PMIx, and its unanswered requests.
 #[derive(Debug)]
 struct Pmix {
-    /// `None` before it is started, and when it has been told to end.
+    /// `None` before the process is started, and once it has been told to end.
     helper: Option<Helper>,
     /// Fences under way, each with the number by which the helper knows it.
     fences: BTreeMap<(Group, u64), u64>,
-    /// Questions of other nodes, by the numbers under which the helper was asked.
+    /// Questions of other nodes, by the numbers that the helper knows.
     calls: BTreeMap<u64, v1::PeerCall>,
     questions: u64,
-    /// Why it cannot serve.
+    /// The reason why the process cannot serve.
     refused: Option<String>,
 }
 
-/// Who waits for an answer from another node.
+/// The sender of a question to another node.
 #[derive(Debug)]
 enum Asker {
     /// A task, by its local id.
     Task(usize),
-    /// The process that serves PMIx, which has given the question this number.
+    /// The process that serves PMIx, with its own number of the question.
     Helper(u64),
 }
 
-/// The step is to be ended.
+/// A pending decision to end the step.
 #[derive(Debug)]
 struct Abort {
     /// The task that is the cause, if one is.
     task: Option<usize>,
     why: String,
-    /// When it is ended at the latest.
+    /// The latest instant at which the step is ended.
     at: Instant,
 }
 
@@ -141,7 +142,7 @@ impl Mpi {
         })
     }
 
-    /// Whether tasks have to wait until they are served.
+    /// True if tasks have to wait until the server is ready.
     pub(crate) fn is_starting(&self) -> bool {
         match &self.service {
             Service::Pmi(_) => false,
@@ -149,7 +150,7 @@ impl Mpi {
         }
     }
 
-    /// What a task finds its server by.
+    /// Returns the socket and the variables by which a task finds its server.
     pub(crate) fn connect(&mut self, index: usize) -> io::Result<MpiEnd> {
         match &mut self.service {
             Service::Pmi(server) => {
@@ -164,7 +165,7 @@ impl Mpi {
         }
     }
 
-    /// When something is due although nothing happens.
+    /// Returns the instant at which a time-out of MPI support is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         let abort = self.abort.as_ref().map(|abort| abort.at);
         [abort, self.peers.due()].into_iter().flatten().min()
@@ -182,12 +183,12 @@ impl Mpi {
         }
     }
 
-    /// The step is to be ended at once.
+    /// Decides to end the step at once.
     fn abort(&mut self, task: Option<usize>, why: String) {
         self.abort.get_or_insert(Abort { task, why, at: Instant::now() });
     }
 
-    /// A task has left, or is about to, and others count on it.
+    /// Decides to end the step because a task has left, or is about to, while others wait for it.
     fn deserted(&mut self, task: usize) {
         self.abort.get_or_insert(Abort {
             task: Some(task),
@@ -200,7 +201,7 @@ impl Mpi {
         self.order.nodes.get(node as usize).map_or("?", |node| &node.name)
     }
 
-    /// Says that a way to the first node is wanted.
+    /// Returns the request for a connection to the first node.
     fn uplink_wanted(&self) -> Event {
         Event::UplinkWanted {
             node: self.name(FIRST).to_owned(),
@@ -209,13 +210,13 @@ impl Mpi {
         }
     }
 
-    /// The number of a node by its name.
+    /// Returns the number of a node by its name.
     fn number(&self, name: &str) -> Option<u32> {
         let at = self.order.nodes.iter().position(|node| node.name == name)?;
         u32::try_from(at).ok()
     }
 
-    /// Does what tasks and other nodes have made possible.
+    /// Handles everything that tasks and other nodes have sent.
     fn advance(&mut self) {
         loop {
             self.hear_service();
@@ -236,7 +237,7 @@ impl Mpi {
         }
     }
 
-    /// Takes what the tasks have to say.
+    /// Handles the messages of the tasks.
     fn hear_service(&mut self) {
         match &mut self.service {
             Service::Pmi(server) => {
@@ -307,7 +308,7 @@ impl Mpi {
             Up::Abort(v1::PmixAbort { rank, status, message }) => {
                 let Service::Pmix(pmix) = &self.service else { return };
                 let task = pmix.helper.as_ref().and_then(|helper| helper.index(rank));
-                // OpenMPI says `N/A` where the program has said nothing.
+                // OpenMPI sends `N/A` if the program gave no message.
                 let said = Some(message.trim()).filter(|said| !["", "N/A"].contains(said));
                 let said = said.map_or(String::new(), |said| format!(": {said}"));
                 self.abort(task, format!("called abort with exit code {status}{said}"));
@@ -316,7 +317,8 @@ impl Mpi {
         }
     }
 
-    /// Brings what the tasks of this node have to a fence; its number among those of the group.
+    /// Brings the data of this node's tasks to a fence, and returns the fence's number among those of the
+    /// group.
     fn bring(&mut self, group: Group, data: Vec<u8>) -> u64 {
         let next = self.fences.entry(group.clone()).or_default();
         let number = *next;
@@ -325,7 +327,7 @@ impl Mpi {
         number
     }
 
-    /// The group of these ranks.
+    /// Returns the group of these ranks; all tasks are the default group.
     fn group(&self, ranks: &str) -> Group {
         let Ok(members) = ranks.parse::<IdSet>() else { return Group::default() };
         let nodes = (0..).zip(&self.order.nodes);
@@ -375,7 +377,7 @@ impl Mpi {
         self.peers.reply(&call, status, data);
     }
 
-    /// How far the tasks of this node are. `ended`: all of them have ended.
+    /// Returns the progress of this node's tasks; `ended` if all of them have ended.
     fn stage(&self, ended: bool) -> PeerStage {
         let speaks = match &self.service {
             Service::Pmi(server) => server.is_spoken_to(),
@@ -388,7 +390,7 @@ impl Mpi {
         }
     }
 
-    /// Why the step cannot go on, if a task waits for a node that cannot serve it.
+    /// Returns the reason why the step cannot go on, if a task waits for a node that cannot serve it.
     fn hopeless(&self) -> Option<String> {
         if let Some(why) = self.first_lost.as_ref().filter(|_| self.peers.is_waiting()) {
             return Some(format!(
@@ -400,7 +402,7 @@ impl Mpi {
         Some(format!("node {} takes part no more, and others wait for it", self.name(gone)))
     }
 
-    /// Whether the task can no longer take part although others count on it.
+    /// True if the task can no longer take part although others wait for it.
     fn has_deserted(&self, index: usize) -> bool {
         match &self.service {
             Service::Pmi(server) => server.has_deserted(index),
@@ -416,7 +418,7 @@ impl Pmix {
         }
     }
 
-    /// Asks the helper for what a task of this node has published, for another node.
+    /// Asks the helper, on behalf of another node, for the published data of a task of this node.
     fn ask(&mut self, rank: u32, call: v1::PeerCall) {
         self.questions += 1;
         let id = self.questions;
@@ -427,33 +429,33 @@ impl Pmix {
     }
 }
 
-/// What the process that serves PMIx has become.
+/// A change of the process that serves PMIx.
 pub(crate) enum ServerState {
-    /// Tasks may start.
+    /// The process serves; tasks may start.
     Serving,
     /// The process cannot serve.
     Refused(LaunchFailure),
 }
 
-/// How far the step is, as far as its MPI programs are concerned.
+/// The progress of the step as far as MPI support needs it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
-    /// Anything but the end of its own tasks ends the step.
+    /// True if the step is being ended by anything but the end of its own tasks.
     pub(crate) is_told_to_end: bool,
-    /// Every task of this node has ended.
+    /// True if every task of this node has ended.
     pub(crate) have_tasks_ended: bool,
 }
 
 impl Mpi {
-    /// Whether a process of its own serves the tasks.
+    /// True if a separate process serves the tasks.
     pub(crate) fn has_server(&self) -> bool {
         matches!(self.service, Service::Pmix(_))
     }
 
-    /// Starts the process that serves the tasks.
+    /// Starts the process that serves the tasks, if one is needed.
     ///
     /// # Errors
-    /// The reason why tasks cannot be served.
+    /// Explains why tasks cannot be served.
     pub(crate) fn start(&mut self, order: &StepOrder) -> Result<Option<Pid>, LaunchFailure> {
         let Service::Pmix(pmix) = &mut self.service else { return Ok(None) };
         match Helper::start(order, &self.order) {
@@ -465,7 +467,7 @@ impl Mpi {
         }
     }
 
-    /// Hears what a socket has to say: news of the process that serves PMIx, if there is some.
+    /// Reads a socket, and returns a change of the process that serves PMIx if there is one.
     pub(crate) fn serve(&mut self, source: Source) -> Option<ServerState> {
         match source {
             Source::Pmi(index) => {
@@ -497,8 +499,9 @@ impl Mpi {
         }
     }
 
-    /// Takes note that the process that serves PMIx has ended before it was told to. Returns why tasks that wait for it
-    /// cannot start; those that run cannot go on.
+    /// Handles the early end of the process that serves PMIx.
+    ///
+    /// Returns the reason why tasks that wait for the process cannot start; running tasks are aborted.
     pub(crate) fn server_ended(&mut self) -> LaunchFailure {
         self.advance();
         let why = "the process that serves PMIx has ended before its time";
@@ -514,16 +517,16 @@ impl Mpi {
         LaunchFailure { stage: LaunchStage::Mpi, message }
     }
 
-    /// Tells the process that serves PMIx to end: no task needs it any more.
+    /// Tells the process that serves PMIx to end, once no task needs it.
     pub(crate) fn end_server(&mut self) {
         if let Service::Pmix(pmix) = &mut self.service {
             pmix.helper = None;
         }
     }
 
-    /// A task's process has ended; if others still count on the task, the step has to end, too.
+    /// Handles the end of a task's process; the step ends, too, if others still wait for the task.
     pub(crate) fn task_ended(&mut self, index: usize) {
-        // What it said last may not have been read.
+        // The last bytes of the task may be unread.
         if let Service::Pmi(server) = &mut self.service {
             server.serve(index);
         }
@@ -533,7 +536,8 @@ impl Mpi {
         }
     }
 
-    /// Makes a connection the way to a node of the step; `None`: to the first one. Returns whether there is such a node.
+    /// Makes a connection lead to a node of the step, or to the first one for `None`. Returns false if there
+    /// is no such node.
     pub(crate) fn join_peer(
         &mut self,
         connections: &mut [Connection],
@@ -560,7 +564,7 @@ impl Mpi {
         true
     }
 
-    /// Takes a message from another node; whether it makes sense.
+    /// Handles a message of another node; returns false if it cannot be decoded.
     pub(crate) fn hear_peer(&mut self, message: &[u8]) -> bool {
         match v1::StepPeer::decode(message) {
             Ok(v1::StepPeer { message: Some(message) }) => {
@@ -575,23 +579,25 @@ impl Mpi {
         self.first_lost = Some(why.to_owned());
     }
 
-    /// Whether this is the first node and tasks of others may still need it, although its own have ended.
+    /// True if this is the first node, and tasks of other nodes may still need it.
     pub(crate) fn is_needed_by_others(&self) -> bool {
         self.peers.is_needed()
     }
 
-    /// What a new subscriber must hear if a way to the first node is wanted.
+    /// Returns the request for a connection to the first node, for a new subscriber, if the request is still
+    /// open.
     pub(crate) fn wanted_uplink(&self) -> Option<Event> {
         self.wants_uplink.then(|| self.uplink_wanted())
     }
 
-    /// Carries on what has become possible between tasks and nodes. Returns what subscribers must hear.
+    /// Sends and handles everything that has become possible. Returns an event for subscribers.
     pub(crate) fn carry_on(&mut self, progress: Progress, connections: &mut [Connection]) -> Option<Event> {
         self.advance();
         if self.abort.is_none() && !progress.is_told_to_end {
             self.peers.set_stage(self.stage(progress.have_tasks_ended));
         } else if progress.have_tasks_ended {
-            // Tasks that were killed need the first node no more. That they are missing in a fence is not why the step ends.
+            // Killed tasks need the first node no longer, and their absence in a fence is not why the step
+            // ends.
             self.peers.set_stage(PeerStage::Finalized);
         }
         let open = |connections: &[Connection], node| {
@@ -614,8 +620,10 @@ impl Mpi {
         is_wanted.then(|| self.uplink_wanted())
     }
 
-    /// The reason why the step has to end, in words for people, once that is due: at the latest, or when the task that is
-    /// the cause has ended. `exit` gives the ends of tasks.
+    /// Returns the reason why the step has to end, for users, once the end is due.
+    ///
+    /// The end is due at its deadline, or when the task that is the cause has ended. `exit` returns the ends
+    /// of tasks.
     pub(crate) fn due_abort(
         &mut self,
         order: &StepOrder,

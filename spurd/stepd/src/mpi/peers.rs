@@ -1,8 +1,8 @@
-//! How the parts of a step on several nodes come together: a star with the step's first node in the middle.
+//! Messages between the parts of a step on several nodes, which form a star around the step's first node.
 //!
-//! A message that needs an answer is kept until that is there, and sent again over a new connection; who answers
-//! recognises what it has answered before. So a connection may break, and a spurd be restarted, without harm to a
-//! fence that is under way.
+//! A message that needs an answer is kept until the answer comes, and sent again over a new connection. The
+//! receiver recognises messages that it has answered before. So a connection may break, and spurd restart,
+//! without harm to a fence under way.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -16,41 +16,41 @@ use step_wire::v1::step_peer::Message;
 /// The first node of a step, through which all messages go.
 pub(crate) const FIRST: u32 = 0;
 
-/// How long the first node waits for another one whose connection broke while its tasks spoke PMI or PMIx. The other node
-/// gives up the first one after the same time.
+/// Time for which the first node waits for the return of a node whose tasks use PMI or PMIx. The other node
+/// waits as long for the first one.
 const AWAY: Duration = Duration::from_secs(60);
-/// Bytes of the last fences of all groups that are kept for nodes that ask again. The very last one is always kept.
+/// Bytes of finished fences that are kept for nodes that ask again. The very last fence is always kept.
 const KEPT: usize = 32 << 20;
-/// The status of a reply for a node that cannot answer: `PMIX_ERROR`.
+/// The status of a reply on behalf of a node that cannot answer: `PMIX_ERROR`.
 const UNREACHABLE: i32 = -1;
 
-/// What comes from others, or from this node itself, for this node.
+/// A message for this node, from another node or from itself.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Arrival {
     /// A fence is over.
     Whole(v1::FenceWhole),
-    /// Somebody asks.
+    /// A question of another node.
     Call(v1::PeerCall),
     /// The answer to a question of this node.
     Reply(v1::PeerReply),
 }
 
-/// The tasks that meet in fences.
+/// The tasks that meet in a fence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Group {
-    /// The numbers of their nodes; none: all.
+    /// The numbers of the nodes of these tasks; empty for all.
     pub(crate) nodes: Vec<u32>,
-    /// Their ranks, as text; empty: all.
+    /// The ranks of the tasks, as text; empty for all.
     pub(crate) ranks: String,
 }
 
-/// Another node of the step, as the first one knows it.
+/// The first node's knowledge of another node.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     stage: PeerStage,
-    /// Since when there has been no connection.
+    /// The instant since which there has been no connection; `None` while connected.
     away: Option<Instant>,
-    /// Whether the connection broke while the tasks spoke, and did not come back within `AWAY`.
+    /// True if the connection broke while the tasks used PMI, and did not return within [`AWAY`].
     lost: bool,
 }
 
@@ -64,23 +64,23 @@ impl Part {
     }
 }
 
-/// What is under way between this node and the others of its step.
+/// The state of messages between this node and the others of its step.
 #[derive(Debug)]
 pub(crate) struct Peers {
     own: u32,
-    /// How many nodes the step has.
+    /// Number of nodes of the step.
     count: u32,
-    /// How far the tasks of this node are.
+    /// The progress of this node's tasks.
     stage: PeerStage,
     /// The other nodes that have connected to this one; empty except on the first node.
     parts: BTreeMap<u32, Part>,
-    /// What has come for each fence, by node. Only the first node gathers.
+    /// Parts of unfinished fences, by fence and node. Only the first node gathers.
     gathers: BTreeMap<(Group, u64), BTreeMap<u32, Bytes>>,
-    /// The last fence of each group that is over: one of its nodes may ask again.
+    /// The last finished fence of each group, because one of its nodes may ask again.
     over: BTreeMap<Group, v1::FenceWhole>,
-    /// Messages without an answer, and who is to answer.
+    /// Messages without an answer, each with its receiver.
     unanswered: Vec<(u32, Message)>,
-    /// Messages to be sent, and to whom.
+    /// Messages to be sent, each with its receiver.
     outgoing: VecDeque<(u32, Message)>,
     arrived: VecDeque<Arrival>,
     questions: u64,
@@ -102,7 +102,7 @@ impl Peers {
         }
     }
 
-    /// Brings this node's part to a fence of a group, the `number`th of theirs.
+    /// Brings this node's part to the fence `number` of a group.
     pub(crate) fn bring(&mut self, Group { nodes, ranks }: Group, number: u64, data: Vec<u8>) {
         if nodes == [self.own] {
             let whole = v1::FenceWhole { nodes, number, data: data.into(), ranks };
@@ -117,7 +117,7 @@ impl Peers {
         }
     }
 
-    /// Asks a node something; the reply bears the number that is returned.
+    /// Sends a question to a node, and returns the question's number, which its reply carries.
     pub(crate) fn call(&mut self, to: u32, question: Question) -> u64 {
         self.questions += 1;
         let call = v1::PeerCall { id: self.questions, from: self.own, to, question: Some(question) };
@@ -130,7 +130,7 @@ impl Peers {
         self.route_reply(v1::PeerReply { id: call.id, to: call.from, status, data: data.into() });
     }
 
-    /// Takes a message from another node.
+    /// Handles a message of another node.
     pub(crate) fn receive(&mut self, message: Message) {
         match message {
             Message::Part(part) if self.own == FIRST => {
@@ -143,7 +143,7 @@ impl Peers {
                     !matches!(asked, Message::Part(part)
                         if part.nodes == whole.nodes && part.ranks == whole.ranks && part.number == whole.number)
                 });
-                // Of one that comes twice the second answers nothing.
+                // A repeated fence answers nothing.
                 if self.unanswered.len() < before {
                     self.arrived.push_back(Arrival::Whole(whole));
                 }
@@ -165,7 +165,7 @@ impl Peers {
         }
     }
 
-    /// Takes note that tasks of another node speak: what they ask may come before the node tells its stage.
+    /// Records that tasks of another node use PMI: a question may come before the node reports its stage.
     fn note_speaking(&mut self, node: u32) {
         if let Some(part) = self.parts.get_mut(&node)
             && part.stage == PeerStage::Unspecified
@@ -174,7 +174,7 @@ impl Peers {
         }
     }
 
-    /// There is a new connection to a node: what it has not answered goes to it again.
+    /// Handles a new connection to a node: unanswered messages go to it again.
     pub(crate) fn connected(&mut self, node: u32) {
         self.outgoing.retain(|(to, _)| *to != node);
         let again = self.unanswered.iter().filter(|(to, _)| *to == node).cloned();
@@ -188,9 +188,9 @@ impl Peers {
         }
     }
 
-    /// Sets how far the tasks of this node are, and tells the first node if that has changed.
+    /// Sets the progress of this node's tasks, and reports a change to the first node.
     pub(crate) fn set_stage(&mut self, stage: PeerStage) {
-        // Tasks that never spoke PMI or PMIx are of no concern to other nodes.
+        // Tasks that never used PMI or PMIx do not concern other nodes.
         let unheard = self.stage == PeerStage::Unspecified && stage != PeerStage::Speaking;
         if self.own == FIRST || (self.stage != stage && !unheard) {
             self.stage = stage;
@@ -206,8 +206,8 @@ impl Peers {
         }
     }
 
-    /// On the first node: notes which of the others are connected. A node whose tasks speak and that has been away for too
-    /// long is lost.
+    /// Updates, on the first node, which of the others are connected. A node whose tasks use PMI and that has
+    /// been away for [`AWAY`] is lost.
     pub(crate) fn watch(&mut self, is_connected: impl Fn(u32) -> bool, now: Instant) {
         for (node, part) in &mut self.parts {
             part.away = if is_connected(*node) { None } else { part.away.or(Some(now)) };
@@ -217,23 +217,24 @@ impl Peers {
         self.refuse_calls_to_gone();
     }
 
-    /// When the next node is lost unless it connects again.
+    /// Returns the instant at which the next node is lost unless it connects again.
     pub(crate) fn due(&self) -> Option<Instant> {
         let speaking = self.parts.values().filter(|part| part.is_speaking());
         speaking.filter_map(|part| part.away).map(|since| since + AWAY).min()
     }
 
-    /// Whether tasks of another node may still need this one, the first.
+    /// True if tasks of another node may still need this node, the first.
     pub(crate) fn is_needed(&self) -> bool {
         self.parts.values().any(Part::is_speaking)
     }
 
-    /// Whether a task of this node waits for another node.
+    /// True if a task of this node waits for another node.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.unanswered.is_empty()
     }
 
-    /// On the first node: a node for which a fence waits in vain, because its tasks have ended or it is lost.
+    /// Returns, on the first node, a node that an unfinished fence waits for although its tasks have ended or
+    /// it is lost.
     pub(crate) fn gone_from_fence(&self) -> Option<u32> {
         self.gathers.iter().find_map(|((group, _), parts)| {
             let mut missing = self.members(&group.nodes).into_iter().filter(|node| !parts.contains_key(node));
@@ -248,7 +249,7 @@ impl Peers {
         }
     }
 
-    /// Answers the questions that nodes which are gone cannot answer.
+    /// Refuses the questions to nodes that are gone.
     fn refuse_calls_to_gone(&mut self) {
         let calls = self.unanswered.iter().filter_map(|(to, asked)| match asked {
             Message::Call(call) if self.own == FIRST && self.is_gone(*to) => Some((call.id, call.from)),
@@ -259,25 +260,24 @@ impl Peers {
         }
     }
 
-    /// The next message that can be sent, to a node that `reachable` allows.
+    /// Returns the next message to a node for which `reachable` is true.
     pub(crate) fn next_outgoing(&mut self, reachable: impl Fn(u32) -> bool) -> Option<(u32, Message)> {
         let at = self.outgoing.iter().position(|(to, _)| reachable(*to))?;
         self.outgoing.remove(at)
     }
 
-    /// Whether this node needs a connection to a node: something waits to be sent, or the first node is to know that tasks
-    /// here still speak.
+    /// True if this node needs a connection to `node`: a message waits, or tasks here still use PMI.
     pub(crate) fn needs(&self, node: u32) -> bool {
         self.stage == PeerStage::Speaking
             || self.outgoing.iter().chain(&self.unanswered).any(|(to, _)| *to == node)
     }
 
-    /// The next thing that concerns this node.
+    /// Returns the next message for this node.
     pub(crate) fn next_arrival(&mut self) -> Option<Arrival> {
         self.arrived.pop_front()
     }
 
-    /// The nodes that a fence under way waits for.
+    /// Returns the nodes that the first unfinished fence waits for.
     pub(crate) fn missing(&self) -> Vec<u32> {
         let Some(((group, _), parts)) = self.gathers.first_key_value() else { return Vec::new() };
         self.members(&group.nodes).into_iter().filter(|node| !parts.contains_key(node)).collect()
@@ -319,7 +319,7 @@ impl Peers {
             }
         }
         self.over.insert(group.clone(), whole);
-        // What a node that lost its connection just now may ask for again is kept as far as there is room.
+        // A node that lost its connection just now may ask again; older fences are dropped beyond [`KEPT`].
         while self.over.values().map(|over| over.data.len()).sum::<usize>() > KEPT {
             let Some(other) = self.over.keys().find(|other| **other != group).cloned() else { break };
             self.over.remove(&other);
@@ -357,8 +357,8 @@ impl Peers {
 mod tests {
     use super::*;
 
-    /// Carries messages between nodes until there are none; each is delivered, then lost with its connection, sent again
-    /// and delivered once more.
+    /// Delivers messages until there are none. With `twice`, each message is delivered a second time, as
+    /// after a broken connection.
     fn settle(nodes: &mut [Peers], twice: bool) {
         loop {
             let mut moved = false;
@@ -411,7 +411,7 @@ mod tests {
     fn a_fence_may_be_of_some_tasks() {
         let mut nodes = star(3);
         nodes[1].bring(group(&[1, 2], "1,2"), 0, b"b".to_vec());
-        // Others of the same nodes, who come in another order.
+        // Other tasks of the same nodes, which come in another order.
         nodes[2].bring(group(&[1, 2], "4-5"), 0, b"C".to_vec());
         nodes[2].bring(group(&[1, 2], "1,2"), 0, b"c".to_vec());
         settle(&mut nodes, false);

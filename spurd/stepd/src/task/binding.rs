@@ -1,4 +1,4 @@
-//! The CPUs, the memory and the limits of a task.
+//! The CPU and memory binding and the resource limits of a task.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use step_wire::order::{Limit, LimitedResource, MemoryBinding};
 
 use crate::task::plan::Plan;
 
-/// Says what the task is bound to, in Slurm's words.
+/// Writes the task's CPU binding to its standard error, in Slurm's words.
 pub(super) fn tell_binding(plan: &Plan<'_>, kind: &str) {
     let own = rustix::thread::sched_getaffinity(None).map(|set| {
         let numbers = 0..rustix::thread::CpuSet::MAX_CPU;
@@ -19,7 +19,7 @@ pub(super) fn tell_binding(plan: &Plan<'_>, kind: &str) {
     let local = plan.order.tasks.iter().position(|task| task.global == plan.task.global).unwrap_or_default();
     let (node, rank, pid) = (&plan.order.node, plan.task.global, std::process::id());
     let action = if kind == CpuBinding::UNBOUND { "" } else { " set" };
-    // A standard error that takes no bytes leaves no way to say so.
+    // Without a working standard error there is no way to report a failure.
     let _ = writeln!(
         io::stderr(),
         "cpu-bind{kind} - {node}, task {rank:2} {local:2} [{pid}]: mask {}{action}",
@@ -27,7 +27,7 @@ pub(super) fn tell_binding(plan: &Plan<'_>, kind: &str) {
     );
 }
 
-/// The same of its memory.
+/// Writes the task's memory binding to its standard error, in Slurm's words.
 pub(super) fn tell_memory(plan: &Plan<'_>, memory: &MemoryBinding, kind: &str) {
     let local = plan.order.tasks.iter().position(|task| task.global == plan.task.global).unwrap_or_default();
     let (node, rank, pid) = (&plan.order.node, plan.task.global, std::process::id());
@@ -41,7 +41,7 @@ pub(super) fn tell_memory(plan: &Plan<'_>, memory: &MemoryBinding, kind: &str) {
     );
 }
 
-/// The NUMA nodes that this process may use.
+/// Returns the NUMA nodes that this process may use.
 fn allowed_memory() -> Bits {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let list = status.lines().find_map(|line| line.strip_prefix("Mems_allowed_list:"));
@@ -49,7 +49,7 @@ fn allowed_memory() -> Bits {
     nodes.iter().collect()
 }
 
-/// Binds what the task will allocate to NUMA nodes, or has it prefer the first of them.
+/// Binds the task's memory to NUMA nodes, or makes the task prefer the first of them.
 pub(super) fn bind_memory(memory: &MemoryBinding) -> io::Result<()> {
     const BITS: u32 = libc::c_ulong::BITS;
     let mut mask = [0 as libc::c_ulong; 1024 / BITS as usize];
@@ -64,7 +64,7 @@ pub(super) fn bind_memory(memory: &MemoryBinding) -> io::Result<()> {
     if memory.nodes.is_empty() {
         return Ok(());
     }
-    // SAFETY: the kernel reads as many bits of the mask as are said, less one, as it is wont.
+    // SAFETY: the kernel reads one bit less than the given number, all within the mask.
     let done = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, mask.as_ptr(), 1024 + 1) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -83,7 +83,7 @@ pub(super) fn bind(cpus: &[u32]) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
-/// Sets one limit; where it is over what this process may have, it takes the most it may, as Slurm does.
+/// Sets one limit; a limit beyond what this process may have becomes the largest possible, as in Slurm.
 pub(super) fn set_limit(limit: &Limit) -> io::Result<()> {
     let resource = match limit.resource {
         LimitedResource::As => Resource::As,
@@ -98,7 +98,7 @@ pub(super) fn set_limit(limit: &Limit) -> io::Result<()> {
         LimitedResource::Stack => Resource::Stack,
     };
     let hard = rustix::process::getrlimit(resource).maximum;
-    // No limit is more than any limit.
+    // Unlimited exceeds any limit.
     let over = match (limit.soft, hard) {
         (Some(soft), Some(hard)) => soft > hard,
         (None, Some(_)) => true,

@@ -1,8 +1,8 @@
-//! From fork to exec: what happens in a new process before it is the user's program.
+//! The steps from fork to exec of a task's process.
 //!
-//! The child does its own setting up, as the user where the user's rights must decide (working directory, standard
-//! files, search for the program). It tells spurstepd through a socket that closes by itself at exec: a refusal as
-//! JSON, the standard error file as a descriptor, and the end of file that means the program runs. A program that
+//! The child sets itself up, as the user where the user's rights must decide (working directory, standard
+//! files, search for the program). It reports to spurstepd through a socket that exec closes: a refusal as
+//! JSON, the standard error file as a descriptor, and the end of file when the program runs. A program that
 //! cannot be executed is the task's own failure, with Slurm's text and `errno` as exit code.
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ use crate::task::prolog::{own_task_prolog, task_prolog};
 use crate::task::say::{say, text};
 use crate::task::user::{become_user, log_in};
 
-/// A child under way, and the socket on which it reports.
+/// A child before exec, and the socket on which it reports.
 pub(crate) struct Child {
     pub(crate) pid: Pid,
     pub(crate) report: UnixStream,
@@ -37,12 +37,12 @@ pub(crate) struct Child {
 /// Forks a child that follows `plan`.
 ///
 /// # Errors
-/// The system's error if no process or socket can be made.
+/// The system's error if no process or socket can be created.
 pub(crate) fn spawn(plan: &Plan<'_>, pipes: Pipes) -> io::Result<Child> {
     let (report, channel) = UnixStream::pair()?;
     report.set_nonblocking(true)?;
     let parent = rustix::process::getpid();
-    // SAFETY: spurstepd has only this thread, so the child may do everything that the parent may.
+    // SAFETY: spurstepd has one thread, so the child may do everything that the parent may.
     match unsafe { fork(plan.group.and_then(Group::directory)) }? {
         Forked::Parent(pid) => Ok(Child { pid, report }),
         Forked::Child { inside } => {
@@ -53,14 +53,16 @@ pub(crate) fn spawn(plan: &Plan<'_>, pipes: Pipes) -> io::Result<Child> {
     }
 }
 
-/// Forks a child that writes a line to a file of the user's, which may be a pipe that nobody reads or lie on a server that
-/// does not answer: it is no process of the step, and may take as long as it likes.
+/// Forks a child that writes a line to a file of the user's.
+///
+/// The file may be a pipe without a reader, or on a server that does not answer. The child does not belong to
+/// the step, so nothing waits for it.
 ///
 /// # Errors
-/// The system's error if no process can be made.
+/// The system's error if no process can be created.
 pub(crate) fn write_line(file: &File, line: &str) -> io::Result<Pid> {
     let parent = rustix::process::getpid();
-    // SAFETY: spurstepd has only this thread, so the child may do everything that the parent may.
+    // SAFETY: spurstepd has one thread, so the child may do everything that the parent may.
     match unsafe { fork(None) }? {
         Forked::Parent(pid) => Ok(pid),
         Forked::Child { .. } => {
@@ -72,7 +74,7 @@ pub(crate) fn write_line(file: &File, line: &str) -> io::Result<Pid> {
     }
 }
 
-/// Everything between fork and exec; returns the exit code only if exec did not happen.
+/// Does everything between fork and exec; returns an exit code only if exec failed.
 fn become_program(
     plan: &Plan<'_>,
     pipes: Pipes,
@@ -91,7 +93,7 @@ fn become_program(
         }
         Err(failure) => {
             let text = serde_json::to_vec(&failure).expect("failures are plain text");
-            // Without a parent that listens there is nobody left to tell.
+            // Without a parent that listens there is nobody to tell.
             let _ = (&mut &*channel).write_all(&text);
             1
         }
@@ -167,15 +169,15 @@ fn failed(stage: LaunchStage, what: &str, error: &io::Error) -> LaunchFailure {
     LaunchFailure { stage, message: format!("{what}: {}", text(error)) }
 }
 
-/// Enters the working directory, or `/tmp` in its place; the error that made that necessary.
+/// Enters the working directory; if that fails, enters `/tmp` and returns the error.
 fn enter(cwd: &Path) -> Option<io::Error> {
     let error = rustix::process::chdir(cwd).err()?;
-    // A system without /tmp leaves the attempt's directory, which the user may at least be in.
+    // Without /tmp the process stays in the attempt's directory, which the user may at least be in.
     let _ = rustix::process::chdir("/tmp");
     Some(error.into())
 }
 
-/// The step's variables, this task's over them, and the process id.
+/// Returns the step's variables, with the task's own and the process id added.
 fn environment(plan: &Plan<'_>) -> BTreeMap<OsString, OsString> {
     let split = |entry: &[u8]| {
         let at = entry.iter().position(|&byte| byte == b'=').filter(|&at| at > 0)?;
@@ -187,7 +189,7 @@ fn environment(plan: &Plan<'_>) -> BTreeMap<OsString, OsString> {
     variables
 }
 
-/// Becomes the program; returns only the error, already told to the user.
+/// Executes the program; returns only if that failed, with the error already written to standard error.
 fn execute(argv: &[String], environment: &BTreeMap<OsString, OsString>) -> io::Error {
     let name = argv.first().map_or("", String::as_str);
     let error = find_and_execute(name, argv, environment);
@@ -224,8 +226,8 @@ fn find_and_execute(name: &str, argv: &[String], environment: &BTreeMap<OsString
     refused.unwrap_or_else(|| io::Error::from(rustix::io::Errno::NOENT))
 }
 
-/// Where a program may be: where its name says, or in the directories of the user's `PATH`, or at last in the working
-/// directory, as with Slurm.
+/// Returns the paths at which a program may be: its own path, or the directories of the user's `PATH` and the
+/// working directory last, as with Slurm.
 fn candidates(name: &str, path: Option<&OsString>) -> Vec<PathBuf> {
     if name.contains('/') {
         return vec![PathBuf::from(name)];
@@ -235,7 +237,7 @@ fn candidates(name: &str, path: Option<&OsString>) -> Vec<PathBuf> {
     searched.chain([Path::new(".").join(name)]).collect()
 }
 
-/// The interpreter that a script names, if it does and there is none such.
+/// Returns the interpreter that a script names, if that does not exist.
 fn interpreter(script: &Path) -> Option<PathBuf> {
     use std::io::Read;
     let mut head = Vec::new();

@@ -14,7 +14,7 @@ use step_wire::order::{Input, Output};
 use crate::task::plan::{Pipes, Plan};
 use crate::task::terminal;
 
-/// How often a missing directory is looked for.
+/// Interval at which a missing directory is looked for.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 pub(super) type FileError = (String, io::Error);
@@ -42,7 +42,7 @@ pub(super) fn standard_files(plan: &Plan<'_>, pipes: Pipes, channel: &UnixStream
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | emptied;
             match plan.is_task {
                 true => open_when_there(&cwd.join(path), flags, name, plan.order.directory_wait_ms),
-                // What a task waits for is its user's affair; what comes after it waits for nobody.
+                // A task may wait for its file (a named pipe); an epilog waits for nothing.
                 false => open(&cwd.join(path), flags | OFlags::NONBLOCK, name).or_else(|_| null()),
             }
         }
@@ -55,9 +55,9 @@ pub(super) fn standard_files(plan: &Plan<'_>, pipes: Pipes, channel: &UnixStream
     };
     let stderr = stderr.as_ref().unwrap_or(&stdout);
     let stderr_order = if plan.task.stderr == Output::Stdout { &plan.task.stdout } else { &plan.task.stderr };
-    // Of a stream only the task may hold the end, or it would never be seen to close.
+    // Only the task may hold the end of a pipe, otherwise its close would never show.
     if plan.is_task && matches!(stderr_order, Output::File { .. }) {
-        // Without it, a later notice (cancelled, time limit) only misses its place in the file.
+        // Without the descriptor, a later notice (cancelled, time limit) is missing in the file.
         let _ = hand_over(channel, stderr.as_fd());
     }
     let placed = rustix::stdio::dup2_stdin(&stdin)
@@ -71,8 +71,10 @@ fn open(path: &Path, flags: OFlags, name: &str) -> Result<OwnedFd, FileError> {
         .map_err(|error| (format!("Could not open {name} file {}", path.display()), error.into()))
 }
 
-/// Opens a file whose directory may not be there yet: whoever submits a job may make it right after. Nothing tells of that
-/// on a network file system, so it is looked at again and again. This is the task's own process, and is killed like it.
+/// Opens a file whose directory may be created shortly after the submission.
+///
+/// Network file systems do not report new directories, so the open is repeated. The wait is in the task's own
+/// process, and is killed like it.
 fn open_when_there(path: &Path, flags: OFlags, name: &str, patience_ms: u64) -> Result<OwnedFd, FileError> {
     let until = Instant::now() + Duration::from_millis(patience_ms);
     loop {
@@ -87,19 +89,19 @@ fn open_when_there(path: &Path, flags: OFlags, name: &str, patience_ms: u64) -> 
     }
 }
 
-/// Has the program inherit a descriptor; its number.
+/// Lets the program inherit a descriptor, and returns its number.
 pub(super) fn keep_open(fd: OwnedFd) -> io::Result<i32> {
     rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::empty())?;
     Ok(fd.into_raw_fd())
 }
 
-/// Gives spurstepd a copy of the standard error file, which only the user may be able to open.
+/// Passes spurstepd a copy of the standard error file, which only the user may be able to open.
 pub(crate) fn hand_over(channel: &UnixStream, fd: BorrowedFd<'_>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let fds = [fd];
     control.push(SendAncillaryMessage::ScmRights(&fds));
-    // A descriptor travels with at least one byte; a blank is no part of any report.
+    // A descriptor needs at least one byte to travel with; a blank is not part of any report.
     rustix::net::sendmsg(channel, &[io::IoSlice::new(b" ")], &mut control, SendFlags::NOSIGNAL)?;
     Ok(())
 }

@@ -1,7 +1,8 @@
-//! How spurstepd makes a child, born in its control group where the kernel can do that, and what every child does first.
+//! Forking of spurstepd's children, directly into their control group where the kernel can, and their first
+//! actions.
 //!
-//! To move a process into a group, the kernel stops every fork and exit on the node for a moment, some milliseconds on a busy
-//! one. A child that is born there disturbs nobody.
+//! Moving a process into a group stops every fork and exit on the node for a moment, some milliseconds on a
+//! busy one. A child that is born in its group disturbs nothing.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -13,9 +14,9 @@ use rustix::process::{Pid, Signal};
 /// `CLONE_INTO_CGROUP` of `linux/sched.h`; the C library's constant is too narrow for it.
 const INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// Who we are after a fork.
+/// The side of a fork on which the caller is.
 pub(crate) enum Forked {
-    /// The parent of this process.
+    /// The parent; holds the child's process id.
     Parent(Pid),
     /// The child; `inside` if it was born in the group.
     Child { inside: bool },
@@ -24,21 +25,21 @@ pub(crate) enum Forked {
 /// Forks, if possible into the control group whose directory `group` is.
 ///
 /// # Errors
-/// The system's error if no process can be made.
+/// The system's error if no process can be created.
 ///
 /// # Safety
 /// As for fork(2): this process must have no other thread.
 pub(crate) unsafe fn fork(group: Option<BorrowedFd<'_>>) -> io::Result<Forked> {
     if let Some(group) = group {
-        // SAFETY: as ours.
+        // SAFETY: as this function's.
         match unsafe { clone_into(group) } {
             Ok(forked) => return Ok(forked),
-            // An older kernel, a filter of system calls, a group that takes no processes this way.
+            // An older kernel, a filter of system calls, or a group that takes no processes this way.
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
     }
-    // SAFETY: as ours.
+    // SAFETY: as this function's.
     Ok(match unsafe { nix::unistd::fork() }? {
         ForkResult::Parent { child } => Forked::Parent(positive(child.as_raw())),
         ForkResult::Child => Forked::Child { inside: false },
@@ -50,13 +51,13 @@ pub(crate) unsafe fn fork(group: Option<BorrowedFd<'_>>) -> io::Result<Forked> {
 /// # Safety
 /// As for fork(2).
 unsafe fn clone_into(group: BorrowedFd<'_>) -> io::Result<Forked> {
-    // SAFETY: all of its fields are numbers, and zero says nothing in each.
+    // SAFETY: all fields are numbers, and zero is neutral in each.
     let mut how: libc::clone_args = unsafe { std::mem::zeroed() };
     how.flags = INTO_CGROUP;
     how.exit_signal = libc::SIGCHLD as u64;
     how.cgroup = u64::from(group.as_raw_fd().unsigned_abs());
-    // SAFETY: the arguments are those of a fork: no shared memory, no new stack, nothing that is written to; the C library's
-    // handlers of forks look after other threads, and there are none.
+    // SAFETY: the arguments are those of a fork: no shared memory, no new stack, no memory written. The C
+    // library's fork handlers only concern other threads, and there are none.
     match unsafe { libc::syscall(libc::SYS_clone3, &raw const how, size_of::<libc::clone_args>()) } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Forked::Child { inside: true }),
@@ -68,8 +69,10 @@ fn positive(pid: i32) -> Pid {
     Pid::from_raw(pid).expect("the kernel gives children positive process ids")
 }
 
-/// Undoes what spurstepd blocks or ignores, or was told to ignore by what started it: a shell that runs a daemon in the
-/// background has it ignore INT and QUIT, `nohup` HUP. All would be inherited.
+/// Resets blocked and ignored signals, which the program would inherit.
+///
+/// spurstepd blocks some, and its parents may ignore others: a shell ignores INT and QUIT for background
+/// processes, `nohup` ignores HUP.
 pub(crate) fn reset_signals() -> io::Result<()> {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     let is_fixed = |signal: &NixSignal| matches!(signal, NixSignal::SIGKILL | NixSignal::SIGSTOP);
@@ -81,7 +84,8 @@ pub(crate) fn reset_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// The program is killed if spurstepd dies: a task that nobody watches could not be told from a lost one.
+/// Has the kernel kill this process when spurstepd dies: a task without spurstepd is reported as lost and
+/// must not run on.
 pub(crate) fn die_with(parent: Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     if rustix::process::getppid() == Some(parent) {

@@ -25,12 +25,12 @@ use step_wire::record::{LaunchFailure, LaunchStage};
 use crate::socket::receive_with_descriptors;
 use crate::stream::Outgoing;
 
-/// A task, as far as the system knows of it.
+/// The process and streams of a task.
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) order: TaskOrder,
     pub(crate) pid: Option<Pid>,
-    /// Between fork and exec: what the process has reported.
+    /// The process's report between fork and exec.
     pub(crate) launching: Option<Launching>,
     /// The task epilog, while it runs.
     pub(crate) epilog: Option<Pid>,
@@ -53,7 +53,7 @@ impl Task {
         }
     }
 
-    /// The id of its process, as messages carry it.
+    /// Returns the process id as messages carry it.
     pub(crate) fn id(&self) -> Option<u32> {
         self.pid.map(|pid| pid.as_raw_pid().unsigned_abs())
     }
@@ -75,13 +75,13 @@ impl Task {
         }
     }
 
-    /// Ends the streams of a task that will not be started, since their reader waits for that.
+    /// Ends the streams of a task that will not be started, since the client waits for their end.
     pub(crate) fn give_up(&mut self) {
         let ended = |output: &Output| (*output == Output::Stream).then(Outgoing::ended);
         (self.stdout, self.stderr) = (ended(&self.order.stdout), ended(&self.order.stderr));
     }
 
-    /// The order for this task's epilog: the same variables, no streams.
+    /// Returns the order for this task's epilog: the same variables, no streams.
     pub(crate) fn epilog_order(&self) -> TaskOrder {
         let quiet = |output: &Output| match output {
             Output::File { path, .. } => Output::File { path: path.clone(), append: true },
@@ -97,7 +97,7 @@ impl Task {
     }
 }
 
-/// The exit code of a process, and whether it left a core dump, from the status that wait(2) gives.
+/// Returns the exit code of a process, and whether it dumped core, from the status of wait(2).
 pub(crate) fn exit_of(status: i32) -> (ExitCode, bool) {
     let byte = |value: i32| u8::try_from(value).unwrap_or(0);
     match libc::WIFSIGNALED(status) {
@@ -106,7 +106,7 @@ pub(crate) fn exit_of(status: i32) -> (ExitCode, bool) {
     }
 }
 
-/// Whether task `index` is the first of `tasks` to use its output and its error file.
+/// Returns whether task `index` is the first of `tasks` to use its output file, and its error file.
 pub(crate) fn first_users(tasks: &[Task], index: usize) -> (bool, bool) {
     let file = |output: &Output| match output {
         Output::File { path, .. } => Some(path.clone()),
@@ -123,7 +123,7 @@ pub(crate) fn first_users(tasks: &[Task], index: usize) -> (bool, bool) {
     (first_stdout, first_stderr)
 }
 
-/// A task between fork and exec, and what it has reported so far.
+/// A task between fork and exec, with its report so far.
 #[derive(Debug)]
 pub(crate) struct Launching {
     report: UnixStream,
@@ -140,7 +140,7 @@ impl Launching {
         self.report.as_fd()
     }
 
-    /// Reads what is there; true when the report is complete.
+    /// Reads the available bytes; true when the report is complete.
     pub(crate) fn advance(&mut self) -> bool {
         let mut bytes = [0; 1024];
         loop {
@@ -157,13 +157,13 @@ impl Launching {
         }
     }
 
-    /// The task's standard error, which may be in use before the report is complete.
+    /// Returns the task's standard error file, which may be known before the report is complete.
     pub(crate) fn stderr(&mut self) -> Option<&mut File> {
         self.advance();
         self.stderr.as_mut()
     }
 
-    /// The task's standard error, or the reason why the task does not run.
+    /// Returns the task's standard error file, or the reason why the task does not run.
     pub(crate) fn conclude(self) -> Result<Option<File>, LaunchFailure> {
         let text = self.text.trim_ascii();
         if text.is_empty() {

@@ -12,7 +12,7 @@ use step_wire::record::{LaunchFailure, LaunchStage};
 
 use crate::task::say::{say, text};
 
-/// Runs the site's task prolog, without which no task runs.
+/// Runs the site's task prolog; if it fails, the task does not run.
 pub(super) fn task_prolog(
     prolog: &Path,
     environment: &mut BTreeMap<OsString, OsString>,
@@ -25,7 +25,7 @@ pub(super) fn task_prolog(
     if status.success() { Ok(()) } else { Err(failure(status.to_string())) }
 }
 
-/// Runs the user's own task prolog; one that fails ends its task in its place, with this exit code.
+/// Runs the user's own task prolog; if it fails, the task ends with its exit code.
 pub(super) fn own_task_prolog(
     prolog: &Path,
     environment: &mut BTreeMap<OsString, OsString>,
@@ -49,7 +49,7 @@ pub(super) fn own_task_prolog(
     Err(status)
 }
 
-/// Runs a task prolog and, if it succeeds, does what its output says: `export NAME=value`, `unset NAME`, `print text`.
+/// Runs a task prolog and, if it succeeds, obeys its output: `export NAME=value`, `unset NAME`, `print text`.
 fn run_prolog(prolog: &Path, environment: &mut BTreeMap<OsString, OsString>) -> io::Result<ExitStatus> {
     let run = std::process::Command::new(prolog)
         .env_clear()
@@ -67,7 +67,7 @@ fn run_prolog(prolog: &Path, environment: &mut BTreeMap<OsString, OsString>) -> 
         } else if let Some(name) = line.strip_prefix(b"unset ") {
             environment.remove(OsStr::from_bytes(name.trim_ascii()));
         } else if let Some(rest) = line.strip_prefix(b"print ") {
-            // As with any program: an output that cannot be written is lost.
+            // As with any program, output that cannot be written is lost.
             let _ = io::stdout().write_all(&[rest, b"\n"].concat());
         }
     }

@@ -13,7 +13,7 @@ use crate::task::plan::{MpiEnd, Pipes, Plan};
 use crate::task::terminal::{self, Terminal};
 use crate::task::{Launching, Task, first_users};
 
-/// The tasks, and what they share.
+/// The tasks, and the parts that they share.
 pub(crate) struct Tasks {
     pub(crate) all: Vec<Task>,
     pub(crate) input: Incoming,
@@ -45,7 +45,7 @@ impl Tasks {
         self.all.iter_mut().find(|task| task.order.global == rank)
     }
 
-    /// Process ids of the tasks that were started, in the order of local ids.
+    /// Returns process ids of the started tasks, in the order of local ids.
     pub(crate) fn pids(&self) -> Vec<u32> {
         self.all.iter().filter_map(Task::id).collect()
     }
@@ -54,7 +54,7 @@ impl Tasks {
         self.all.iter_mut().flat_map(Task::streams_mut)
     }
 
-    /// Whether a reader has all output, or nobody wants it.
+    /// True if all output has been acknowledged or discarded.
     pub(crate) fn are_read(&self) -> bool {
         self.all.iter().flat_map(Task::streams).all(|(_, outgoing)| outgoing.done())
     }
@@ -62,7 +62,7 @@ impl Tasks {
     /// Starts a task's process.
     ///
     /// # Errors
-    /// The system's error if a pipe, a terminal or the process cannot be made.
+    /// The system's error if a pipe, a terminal or the process cannot be created.
     pub(crate) fn launch(
         &mut self,
         index: usize,
@@ -88,7 +88,7 @@ impl Tasks {
         Ok(child.pid)
     }
 
-    /// Makes the ends of a task's streams that are read or written elsewhere.
+    /// Creates the ends of a task's streams that are read or written elsewhere.
     fn pipes(&mut self, index: usize, order: &StepOrder) -> io::Result<Pipes> {
         let mut pipes = Pipes::default();
         let task = &mut self.all[index];
@@ -127,7 +127,7 @@ impl Tasks {
     /// Starts the epilog of this number after a task.
     ///
     /// # Errors
-    /// The system's error if no process can be made.
+    /// The system's error if no process can be created.
     pub(crate) fn start_epilog(
         &mut self,
         index: usize,
@@ -150,26 +150,28 @@ impl Tasks {
         Ok(())
     }
 
-    /// Kills a task's epilog and what it has started in its session.
+    /// Kills a task's epilog and the processes of its session.
     pub(crate) fn kill_epilog(&self, index: usize) {
         if let Some(pid) = self.all[index].epilog {
-            // It may have ended by itself.
+            // The epilog may have ended by itself.
             let _ = rustix::process::kill_process_group(pid, Signal::KILL);
         }
     }
 
-    /// Sends a signal to the processes of the tasks that run, not to their children.
+    /// Sends a signal to the processes of the running tasks, not to their children.
     pub(crate) fn signal(&self, signal: Signal, has_ended: impl Fn(usize) -> bool) {
         let running = self.all.iter().enumerate().filter(|(index, _)| !has_ended(*index));
         for pid in running.filter_map(|(_, task)| task.pid) {
-            // An id that was not waited for is not handed out again; a dead task needs no signal.
+            // The kernel does not reuse the id of a process that was not waited for; a dead task needs no
+            // signal.
             let _ = rustix::process::kill_process(pid, signal);
         }
     }
 
-    /// Writes a line for the user to the step's standard error; returns the process that does so, if that is one of its
-    /// own. Nothing waits for a file: it may be a pipe that nobody reads. A line that cannot be written is lost, and the
-    /// record has the facts.
+    /// Writes a line for the user to the step's standard error.
+    ///
+    /// A file is written by a helper process, which is returned: the file may be a pipe without a reader. A
+    /// line that cannot be written is lost; the record has the facts.
     pub(crate) fn notice(&mut self, text: &str) -> Option<Pid> {
         let line = format!("{text}\n");
         let task = self.all.first_mut()?;
@@ -185,11 +187,11 @@ impl Tasks {
     }
 }
 
-/// How long the user's own epilog may run, in milliseconds, as with Slurm.
+/// Time limit of the user's own epilog, in milliseconds, as with Slurm.
 const OWN_EPILOG_MS: u64 = 5_000;
 
-/// What runs after a task, one after another: the user's own epilog, then the site's. Each with the longest time that it
-/// may take, in milliseconds.
+/// Returns the epilogs of a task in their order: the user's own, then the site's, each with its time limit in
+/// milliseconds.
 pub(crate) fn epilogs(order: &StepOrder) -> impl Iterator<Item = (&std::path::Path, Option<u64>)> {
     let own = order.own_task_epilog.as_deref().map(|program| (program, Some(OWN_EPILOG_MS)));
     let site = order.task_epilog.as_deref().map(|program| (program, None));

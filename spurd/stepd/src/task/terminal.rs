@@ -1,8 +1,9 @@
-//! Terminals of tasks: spurstepd has one end, the task the other. The first task of a step may have one as its controlling
-//! terminal; one that shall not buffer what it writes has one in place of its standard output.
+//! Terminals of tasks: spurstepd has one end, the task the other.
 //!
-//! What the task writes, to its standard output and error alike, comes out of our end like out of a pipe; that everybody
-//! has closed the other end is told as an error, after all that was written. What is written into our end are keys.
+//! The first task of a step may have a controlling terminal. A task with unbuffered output has a terminal in
+//! place of its standard output. Everything that the task writes comes out of spurstepd's end as out of a
+//! pipe; when all copies of the other end are closed, reading fails after the last byte. Bytes written to
+//! spurstepd's end are keys.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,16 +14,16 @@ use rustix::pty::OpenptFlags;
 use rustix::termios::{OptionalActions, Winsize};
 use step_wire::order::{Identity, Window};
 
-/// Our end.
+/// spurstepd's end of a terminal.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     master: OwnedFd,
 }
 
-/// Makes a terminal of that size, which belongs to the user, and gives the task's end of it.
+/// Creates a terminal of that size, which belongs to the user, and returns both ends.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub(crate) fn open(window: Window, who: &Identity) -> io::Result<(Terminal, OwnedFd)> {
     let (master, slave) = pair(who)?;
     let terminal = Terminal { master };
@@ -30,10 +31,10 @@ pub(crate) fn open(window: Window, who: &Identity) -> io::Result<(Terminal, Owne
     Ok((terminal, slave))
 }
 
-/// A terminal that passes on what is written into the task's end as it is: our end and the task's.
+/// Creates a terminal that passes on bytes unchanged; returns spurstepd's end and the task's.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub(crate) fn raw(who: &Identity) -> io::Result<(OwnedFd, OwnedFd)> {
     let (master, slave) = pair(who)?;
     let mut attributes = rustix::termios::tcgetattr(&slave)?;
@@ -42,7 +43,7 @@ pub(crate) fn raw(who: &Identity) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((master, slave))
 }
 
-/// Our end, which does not block, and that of the task, which belongs to the user.
+/// Returns spurstepd's end, which does not block, and the task's, which belongs to the user.
 fn pair(who: &Identity) -> io::Result<(OwnedFd, OwnedFd)> {
     let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     rustix::pty::grantpt(&master)?;
@@ -50,7 +51,8 @@ fn pair(who: &Identity) -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let slave = rustix::pty::ioctl_tiocgptpeer(&master, flags)?;
     if rustix::process::geteuid().is_root() {
-        // It belongs to whoever made it: without this the user could not open /dev/tty's name, nor others be kept from it.
+        // The terminal belongs to its creator: without this the user could not open /dev/tty, and others
+        // could.
         rustix::fs::fchown(&slave, Some(Uid::from_raw(who.uid)), None)?;
         rustix::fs::fchmod(&slave, Mode::RUSR | Mode::WUSR | Mode::WGRP)?;
     }
@@ -60,12 +62,12 @@ fn pair(who: &Identity) -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 impl Terminal {
-    /// Another name of our end, to read from or to write to.
+    /// Duplicates spurstepd's end, for reading or writing.
     pub(crate) fn end(&self) -> io::Result<OwnedFd> {
         Ok(rustix::io::fcntl_dupfd_cloexec(&self.master, 0)?)
     }
 
-    /// Tells the programs there of another size.
+    /// Sets the size of the terminal, and signals the programs in it.
     pub(crate) fn resize(&self, window: Window) -> io::Result<()> {
         let size = Winsize { ws_row: window.rows, ws_col: window.columns, ws_xpixel: 0, ws_ypixel: 0 };
         Ok(rustix::termios::tcsetwinsize(&self.master, size)?)
@@ -75,7 +77,7 @@ impl Terminal {
 /// Makes a terminal the controlling one of this process, which must lead a session.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub(crate) fn control(slave: &OwnedFd) -> io::Result<()> {
     Ok(rustix::process::ioctl_tiocsctty(slave)?)
 }

@@ -1,8 +1,8 @@
-//! The change from root to a user, and the environment that a user has after logging in, for batch jobs that take none
-//! along (`--export=NONE`).
+//! The change from root to a user, and the login environment of a user, for batch jobs without one of their
+//! own (`--export=NONE`).
 //!
-//! The user's own shell tells the environment, in the process that becomes the script: whatever the shell does, and
-//! however long it takes, nobody else waits for it.
+//! The user's own shell prints the environment, in the process that becomes the script, so that nothing else
+//! waits for the shell.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -22,15 +22,15 @@ use step_wire::order::Identity;
 
 use crate::task::say::say;
 
-/// The variable by which sbatch says, as Slurm's does, that the script is to have the user's login environment, too.
+/// The variable by which sbatch, like Slurm's, requests the user's login environment for the script.
 const LOGIN_ENVIRONMENT: &str = "SLURM_GET_USER_ENV";
-/// How long the shell may take.
+/// Longest run time of the shell.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The variables.
+/// Returns the variables of a user's login environment.
 ///
 /// # Errors
-/// Why there are none: a user that is not known here, a shell that cannot be run or takes too long.
+/// Explains why there are none: an unknown user, or a shell that cannot be run or takes too long.
 fn environment(uid: u32) -> Result<BTreeMap<OsString, OsString>, String> {
     let user = User::from_uid(nix::unistd::Uid::from_raw(uid)).ok().flatten();
     let user = user.ok_or_else(|| format!("user {uid} is not known on this node"))?;
@@ -41,9 +41,9 @@ fn environment(uid: u32) -> Result<BTreeMap<OsString, OsString>, String> {
     Ok(all.into_iter().map(pair).collect())
 }
 
-/// Runs the shell as `su -` would; what it prints until the second mark.
+/// Runs the shell as `su -` would, and returns its output up to the second mark.
 fn ask(name: &str, home: &Path, shell: &Path, patience: Duration) -> Result<Vec<u8>, String> {
-    // A shell whose name begins so is a login shell.
+    // A leading `-` makes a login shell.
     let mut login = OsString::from("-");
     login.push(shell.file_name().unwrap_or(shell.as_os_str()));
     let told = |error: std::io::Error| format!("{}: {error}", shell.display());
@@ -66,7 +66,7 @@ fn ask(name: &str, home: &Path, shell: &Path, patience: Duration) -> Result<Vec<
     read?.ok_or_else(|| format!("{} did not end within {} s", shell.display(), patience.as_secs()))
 }
 
-/// What comes until the second mark or the end; `None` where neither comes in time.
+/// Reads until the second mark or the end; `None` if neither comes in time.
 fn read_to_mark(mut output: ChildStdout, deadline: Instant) -> std::io::Result<Option<Vec<u8>>> {
     let (mut told, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
@@ -86,26 +86,26 @@ fn read_to_mark(mut output: ChildStdout, deadline: Instant) -> std::io::Result<O
     }
 }
 
-/// Ends the shell with what it has left in its process group.
+/// Kills the shell and the remaining processes of its group.
 fn end(child: &mut Child) {
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        // All may have ended by themselves.
+        // All processes may have ended by themselves.
         let _ = kill_process_group(group, Signal::KILL);
     }
     let _ = child.wait();
 }
 
-/// Becomes the user, with the out-of-memory score that any process has: spurstepd has its service manager's, which would
-/// protect what its user runs.
+/// Becomes the user, with an out-of-memory score of 0: spurstepd's score is that of its service, and would
+/// protect the user's programs.
 ///
-/// The process cannot be traced until it executes a program: it may have memory and descriptors of spurstepd's, and be
-/// outside of its user's control groups.
+/// The process cannot be traced until it executes a program: it may have memory and descriptors of
+/// spurstepd's, and be outside its user's control groups.
 pub(crate) fn become_user(who: &Identity) -> io::Result<()> {
     use rustix::process::{DumpableBehavior, Gid, Uid};
-    // Where the score may only be raised, it is what the whole container was given.
+    // Where a container allows only raising the score, its own score stays.
     let _ = fs::write("/proc/self/oom_score_adj", "0");
     if !rustix::process::geteuid().is_root() {
-        // Orders for somebody else were refused before; there is nothing to change and no right to.
+        // Orders for other users were refused before.
         return Ok(());
     }
     let groups: Vec<Gid> = who.groups.iter().map(|&group| Gid::from_raw(group)).collect();
@@ -117,7 +117,7 @@ pub(crate) fn become_user(who: &Identity) -> io::Result<()> {
     Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
-/// Adds what the user would have after logging in and does not bring along, if the submission says so.
+/// Adds the variables of the user's login environment that are not set, if the submission asks for that.
 pub(super) fn log_in(uid: u32, environment: &mut BTreeMap<OsString, OsString>) {
     if environment.remove(OsStr::new(LOGIN_ENVIRONMENT)).is_none() {
         return;
@@ -136,7 +136,7 @@ pub(super) fn log_in(uid: u32, environment: &mut BTreeMap<OsString, OsString>) {
 mod tests {
     use super::*;
 
-    /// A shell that first does something of its own.
+    /// Returns a shell that first runs `first`.
     fn shell(directory: &Path, first: &str) -> std::path::PathBuf {
         let path = directory.join("shell");
         spur_tests::write_program(&path, &format!("{first}\nexec /bin/sh \"$@\""));

@@ -1,7 +1,7 @@
 //! Control groups of version 1: each controller has a hierarchy of its own.
 //!
-//! Nothing tells that such a group has become empty, and nothing kills it as one. Its freezer stops all processes first,
-//! so that none of them makes another while they are killed.
+//! The kernel neither reports that such a group is empty nor kills it as one. The freezer stops all processes
+//! first, so that none can fork while they are killed.
 
 use std::fs;
 use std::io;
@@ -15,12 +15,13 @@ use super::{set, step_group as name_of_step, write};
 use crate::order::DeviceNumber;
 use crate::process::Process;
 
-/// How long processes have to freeze before they are killed all the same: one that waits for a disk cannot freeze.
+/// Time for the processes to freeze, after which they are killed all the same: a process that waits for a
+/// disk cannot freeze.
 const FREEZING: Duration = Duration::from_millis(20);
-/// How often it is looked whether they have, and whether a group is empty.
+/// Interval between two checks whether the processes are frozen, or a group is empty.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// Makes a group below another, or finds it.
+/// Creates a group below another, unless it exists.
 pub fn create(controller: &str, group: &Path) -> io::Result<()> {
     fs::create_dir_all(group)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", group.display())))?;
@@ -32,7 +33,7 @@ pub fn create(controller: &str, group: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives a new group what the one above has: a CPU set starts empty and takes no processes.
+/// Copies a value from the parent to a new group: a CPU set starts empty and accepts no processes.
 fn inherit(group: &Path, file: &str) -> io::Result<()> {
     let own = fs::read_to_string(group.join(file))?;
     if !own.trim().is_empty() {
@@ -44,7 +45,7 @@ fn inherit(group: &Path, file: &str) -> io::Result<()> {
     set(&group.join(file), above.trim())
 }
 
-/// The group of a step below its job's.
+/// Creates the group of a step below its job's, and returns its path.
 pub fn step_group(controller: &str, job_group: &Path, step: StepId, cpus: &[u32]) -> io::Result<PathBuf> {
     let group = job_group.join(name_of_step(step));
     create(controller, &group)?;
@@ -55,11 +56,11 @@ pub fn step_group(controller: &str, job_group: &Path, step: StepId, cpus: &[u32]
     Ok(group)
 }
 
-/// Limits memory, and memory and swap together where the kernel counts that.
+/// Limits memory, and memory plus swap where the kernel accounts that.
 pub fn limit_memory(group: &Path, bytes: u64) -> io::Result<()> {
     let both = group.join("memory.memsw.limit_in_bytes");
     let limit = group.join("memory.limit_in_bytes");
-    // Neither may be more than both together at any time.
+    // The kernel requires at any time that the memory limit is at most the combined limit.
     if set(&limit, &bytes.to_string()).is_err() {
         set(&both, &bytes.to_string())?;
         set(&limit, &bytes.to_string())?;
@@ -67,7 +68,7 @@ pub fn limit_memory(group: &Path, bytes: u64) -> io::Result<()> {
     set(&both, &bytes.to_string())
 }
 
-/// Forbids devices to everything in a group.
+/// Denies devices to all processes of a group.
 pub fn deny_devices(group: &Path, devices: &[DeviceNumber]) -> io::Result<()> {
     devices.iter().try_for_each(|DeviceNumber { block, major, minor }| {
         let kind = if *block { 'b' } else { 'c' };
@@ -75,18 +76,18 @@ pub fn deny_devices(group: &Path, devices: &[DeviceNumber]) -> io::Result<()> {
     })
 }
 
-/// The processes in a group.
+/// Returns the processes in a group.
 pub fn processes(group: &Path) -> Vec<Process> {
     let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
     text.lines().filter_map(|line| Process::find(line.parse().ok()?)).collect()
 }
 
-/// Stops every process of a freezer's group, or lets them go on.
+/// Stops every process of a freezer group, or lets the processes go on.
 pub fn set_frozen(group: &Path, stop: bool) -> io::Result<()> {
     write(&group.join("freezer.state"), if stop { "FROZEN" } else { "THAWED" })
 }
 
-/// Kills every process of a freezer's group; none can make another meanwhile.
+/// Kills every process of a freezer group; none can fork meanwhile.
 pub fn kill_all(group: &Path) {
     let frozen =
         || fs::read_to_string(group.join("freezer.state")).is_ok_and(|state| state.trim() == "FROZEN");
@@ -97,11 +98,11 @@ pub fn kill_all(group: &Path) {
         }
     }
     processes(group).into_iter().for_each(|process| process.signal(Signal::KILL));
-    // Who is killed dies as soon as it thaws; without a freezer there is nothing to thaw.
+    // Killed processes die as soon as they thaw; without a freezer nothing needs thawing.
     let _ = set_frozen(group, false);
 }
 
-/// Kills what is in a freezer's group, and waits until it is gone.
+/// Kills the processes of a freezer group, and waits until they are gone.
 pub fn kill_and_wait(group: &Path) -> io::Result<()> {
     while group.is_dir() && !fs::read_to_string(group.join("cgroup.procs"))?.is_empty() {
         kill_all(group);

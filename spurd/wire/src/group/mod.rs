@@ -1,6 +1,6 @@
-//! Control groups: the names that spurd and spurstepd give them, and what both do with one.
+//! Control groups: their names, and operations that spurd and spurstepd share.
 //!
-//! Below the node's group spurd makes one for each job, and spurstepd makes one for each step in it.
+//! Below the node's group spurd creates one for each job, and spurstepd creates one for each step in it.
 
 pub mod legacy;
 
@@ -12,17 +12,17 @@ use spur_core::id::{Attempt, StepId};
 
 use crate::attempt::file_name;
 
-/// The name of a job's group in its node's.
+/// Returns the name of a job's group below its node's.
 pub fn job_group(attempt: Attempt) -> String {
     format!("job_{}", file_name(attempt))
 }
 
-/// The name of a step's group in its job's.
+/// Returns the name of a step's group below its job's.
 pub fn step_group(step: StepId) -> String {
     format!("step_{}", step.label())
 }
 
-/// Writes a control file, if there is one.
+/// Writes a control file, if it exists.
 ///
 /// # Errors
 /// The system's error, with the file and the value.

@@ -1,4 +1,4 @@
-//! One task's end of the conversation.
+//! The server's side of one task's PMI socket.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,25 +8,25 @@ use rustix::event::PollFlags;
 
 use super::two;
 
-/// Bytes of answers that a task has not read, after which nothing more is read from it.
+/// Bytes of unread answers beyond which no more is read from a task.
 const UNREAD: usize = 64 << 10;
 
-/// What a client speaks.
+/// The protocol of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
     One,
     Two,
 }
 
-/// What a client waits for; of PMI-2, the command to answer.
+/// The answer that a client waits for; for PMI-2 with the command to answer.
 #[derive(Debug, Default)]
 pub(crate) enum Wait {
     #[default]
     Nothing,
     Fence(Option<two::Message>),
-    /// That a task of this node says something.
+    /// Waits until a task of this node sets an attribute.
     Attribute(two::Message),
-    /// That a name has been published, looked up or withdrawn.
+    /// Waits until a name has been published, looked up or withdrawn.
     Name(&'static str, Option<two::Message>),
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Client {
     pub(crate) inbox: Vec<u8>,
     outbox: Vec<u8>,
     pub(crate) wire: Wire,
-    /// It has begun and not yet finished.
+    /// True if the client has begun PMI and not finalized it.
     member: bool,
     pub(crate) wait: Wait,
 }
@@ -59,39 +59,39 @@ impl Client {
         self.socket = Some(socket);
     }
 
-    /// The socket to watch, and for what.
+    /// Returns the socket and the events to poll for.
     pub(crate) fn watched(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         let reading = if self.has_room() { PollFlags::IN } else { PollFlags::empty() };
         let writing = if self.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
         self.socket.as_ref().map(|socket| (socket.as_fd(), reading | writing))
     }
 
-    /// Whether more answers may wait to be written.
+    /// True if more answers may be queued.
     pub(crate) fn has_room(&self) -> bool {
         self.outbox.len() < UNREAD
     }
 
-    /// It has begun to take part.
+    /// Records that the client has begun PMI.
     pub(crate) fn joined(&mut self) {
         self.member = true;
     }
 
-    /// It has said that it is done; the program after it may begin anew.
+    /// Records that the client has finalized PMI; the task's next program may begin again.
     pub(crate) fn finalized(&mut self) {
         self.member = false;
     }
 
-    /// Whether it has begun PMI and not finalized it.
+    /// True if the client has begun PMI and not finalized it.
     pub(crate) fn is_member(&self) -> bool {
         self.member
     }
 
-    /// Whatever comes next, it is not from this task.
+    /// Closes the socket.
     pub(crate) fn close(&mut self) {
         self.socket = None;
     }
 
-    /// Reads once. Whether there was something.
+    /// Reads once, and returns true if more may be there.
     pub(crate) fn receive(&mut self) -> bool {
         let mut bytes = [0; 8 << 10];
         let Some(socket) = &mut self.socket else { return false };
@@ -116,7 +116,7 @@ impl Client {
         message.write(&mut self.outbox);
     }
 
-    /// Writes what the socket takes.
+    /// Writes as much as the socket takes.
     pub(crate) fn flush(&mut self) {
         let mut written = 0;
         while let Some(socket) = self.socket.as_mut().filter(|_| written < self.outbox.len()) {

@@ -1,9 +1,9 @@
-//! What MPI libraries ask of whoever started them: who am I, how many are there, how do I reach the others. PMI-1 and
-//! PMI-2 over one socket for each task.
+//! The PMI-1 and PMI-2 server of a step: ranks, sizes, and the exchange of addresses, over one socket for
+//! each task.
 //!
-//! A library says with its first line which of the two it speaks. Both exchange what tasks put in a *fence*: it is over
-//! when all tasks of the step are in it, and then everything that was put before is visible to all. This module knows
-//! the tasks of this node; what concerns others is [`News`].
+//! A library's first line selects the protocol. In both, tasks publish data and meet in a *fence*, which is
+//! over when all tasks of the step have entered it; everything published before is then visible to all. This
+//! module knows the tasks of this node; messages for other nodes are [`News`].
 
 mod client;
 mod one;
@@ -26,46 +26,47 @@ use step_wire::v1::peer_call::Question;
 
 pub(crate) use space::Space;
 
-/// The longest key and value that clients are told of, in bytes, and the longest name of a space.
+/// Largest lengths of a space's name, of a key and of a value, in bytes, as clients are told.
 const LIMITS: &str = "kvsname_max=256 keylen_max=64 vallen_max=1024";
 const LONGEST_VALUE: usize = 1024;
-/// How often a task's socket is read before others have their turn; together more than a socket holds.
+/// Number of reads from one task's socket before other tasks get their turn; together more than a socket
+/// holds.
 const READS: usize = 32;
-/// What PMI-2 calls a name that nobody has published.
+/// The PMI-2 status of a name that was never published.
 const NO_NAME: i32 = 1;
-/// What PMI-2 calls a request that cannot be honoured.
+/// The PMI-2 status of a request that cannot be honoured.
 const REFUSED: i32 = 14;
 
-/// What this node's tasks have to do with others.
+/// A message of this node's tasks for other nodes.
 #[derive(Debug, PartialEq)]
 pub(crate) enum News {
-    /// All tasks here are in the fence, with what they put (encoded `Entries`).
+    /// All tasks here have entered the fence, with this published data (encoded `Entries`).
     Fence(Vec<u8>),
-    /// A task waits for an answer from the step's first node.
+    /// A task asks the step's first node.
     Ask(usize, Question),
-    /// A task ends the step.
+    /// A task ends the step, for this reason.
     Abort(usize, String),
 }
 
-/// The server of one step on one node.
+/// The PMI server of one step on one node.
 #[derive(Debug)]
 pub(crate) struct Server {
     /// The name of the step's space of keys.
     space: String,
     size: u32,
     mapping: Option<String>,
-    /// What was put before the last fence, here and on other nodes.
+    /// Data published before the last fence, here and on other nodes.
     visible: Space,
-    /// What was put here since the last fence.
+    /// Data published here since the last fence.
     fresh: Space,
-    /// What tasks of this node tell each other.
+    /// Attributes that tasks of this node share.
     attributes: Space,
     clients: Vec<Client>,
     news: Vec<News>,
 }
 
 impl Server {
-    /// The server for tasks of these ranks, by their local ids.
+    /// Returns the server for tasks of these ranks, by their local ids.
     pub(crate) fn new(
         order: &MpiOrder,
         job: JobId,
@@ -78,7 +79,7 @@ impl Server {
         Server {
             space: format!("{job}.{}", step.label()),
             size,
-            // Without it libraries find out by themselves, in one more round.
+            // Without the mapping, libraries find the nodes out by themselves, in one more round.
             mapping: Some(mapping).filter(|mapping| mapping.len() < LONGEST_VALUE),
             visible: Space::of_tasks(size as usize),
             fresh: Space::of_tasks(clients.len()),
@@ -88,7 +89,8 @@ impl Server {
         }
     }
 
-    /// Gives a task its socket; what is returned goes into the task's environment, beside the number of its end.
+    /// Gives a task its socket, and returns the variables for the task's environment, without the
+    /// descriptor's number.
     pub(crate) fn connect(&mut self, index: usize, socket: UnixStream) -> Vec<(String, String)> {
         let client = &mut self.clients[index];
         let variables = vec![
@@ -100,14 +102,15 @@ impl Server {
         variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// The sockets to watch, and for what.
+    /// Returns the sockets and the events to poll for.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>, PollFlags)> {
         (0..)
             .zip(&self.clients)
             .filter_map(|(index, client)| client.watched().map(|(fd, flags)| (index, fd, flags)))
     }
 
-    /// Reads what a task asks, and answers; at most as much as a socket holds, so that one task does not keep others waiting.
+    /// Reads and answers a task's commands, at most as much as a socket holds, so that no task keeps others
+    /// waiting.
     pub(crate) fn serve(&mut self, index: usize) {
         for _ in 0..READS {
             self.clients[index].flush();
@@ -122,7 +125,7 @@ impl Server {
         self.clients[index].flush();
     }
 
-    /// Answers every whole command that a task has sent.
+    /// Answers every complete command that a task has sent.
     fn answer_all(&mut self, index: usize) -> Result<(), String> {
         loop {
             let client = &mut self.clients[index];
@@ -139,25 +142,25 @@ impl Server {
         }
     }
 
-    /// What has come up for others since the last call.
+    /// Returns the messages for other nodes since the last call.
     pub(crate) fn take_news(&mut self) -> Vec<News> {
         std::mem::take(&mut self.news)
     }
 
-    /// Whether the task can no longer take part although others count on it.
+    /// True if the task can no longer take part although others wait for it.
     pub(crate) fn has_deserted(&self, index: usize) -> bool {
         self.clients[index].is_member()
     }
 
-    /// Whether a task has begun PMI and not finalized it.
+    /// True if a task has begun PMI and not finalized it.
     pub(crate) fn is_spoken_to(&self) -> bool {
         self.clients.iter().any(Client::is_member)
     }
 
-    /// The fence is over; `data` is what all nodes brought to it.
+    /// Ends the fence; `data` is the data of all nodes.
     ///
     /// # Errors
-    /// There is no room for all of that, and no task is told that the fence is over.
+    /// Fails if the data exceed the space; no task then learns that the fence is over.
     pub(crate) fn fenced(&mut self, data: &[u8]) -> Result<(), Full> {
         match v1::Entries::decode(data) {
             Ok(all) => {
@@ -176,7 +179,7 @@ impl Server {
         Ok(())
     }
 
-    /// The first node has answered a task's question.
+    /// Passes the first node's reply to the task that asked.
     pub(crate) fn replied(&mut self, index: usize, status: i32, data: &[u8]) {
         let client = &mut self.clients[index];
         match std::mem::take(&mut client.wait) {
@@ -219,7 +222,7 @@ impl Server {
             b"get_universe_size" => format!("cmd=universe_size size={}", self.size),
             b"put" => match self.put(line.value("key"), line.value("value")) {
                 Ok(()) => "cmd=put_result rc=0 msg=success".to_owned(),
-                // Blanks part words.
+                // Blanks separate words.
                 Err(full) => format!("cmd=put_result rc=-1 msg={}", full.to_string().replace(' ', "_")),
             },
             b"get" => match self.found(line.value("key")) {
@@ -251,7 +254,7 @@ impl Server {
                 "cmd=finalize_ack".to_owned()
             }
             b"abort" => {
-                // There is no answer: who asks waits for its end.
+                // There is no answer: the task waits for its end.
                 self.news
                     .push(News::Abort(index, format!("called abort with exit code {}", text("exitcode"))));
                 return Ok(());
@@ -347,7 +350,7 @@ impl Server {
         self.fresh.insert(key, value)
     }
 
-    /// The value of a key that is visible here.
+    /// Returns the visible value of a key.
     fn found(&self, key: &[u8]) -> Option<Vec<u8>> {
         match key {
             b"PMI_process_mapping" => self.mapping.clone().map(String::into_bytes),
@@ -362,7 +365,7 @@ impl Server {
         }
     }
 
-    /// Answers those who waited for an attribute of this node.
+    /// Answers the tasks that wait for an attribute of this node.
     fn unpark(&mut self) {
         for client in &mut self.clients {
             let Wait::Attribute(command) = &client.wait else { continue };
@@ -407,7 +410,7 @@ impl Server {
         Ok(())
     }
 
-    /// Notes what a task waits for: one thing at a time, so that what it asks for is bounded.
+    /// Records what a task waits for: one answer at a time, so that a task's requests are bounded.
     fn wait(&mut self, index: usize, wait: Wait) -> Result<(), String> {
         let client = &mut self.clients[index];
         if !matches!(client.wait, Wait::Nothing) {

@@ -1,6 +1,6 @@
-//! PMI-1 as bytes: one command a line, words parted by blanks, each `name=value`.
+//! PMI-1 on the wire: one command per line, words separated by blanks, each `name=value`.
 
-/// The longest line that is read, in bytes: a put is longer than its value of 1,024.
+/// Longest line that is read, in bytes: more than a put, whose value has up to 1,024.
 const LONGEST: usize = 16 << 10;
 
 /// One command.
@@ -19,13 +19,13 @@ impl Line {
         Line { words: words.map(pair).collect() }
     }
 
-    /// The value of a word; empty if it is not there.
+    /// Returns the value of a word; empty if the word is missing.
     pub(crate) fn value(&self, name: &str) -> &[u8] {
         let found = self.words.iter().find(|(key, _)| key == name.as_bytes());
         found.map_or(&[], |(_, value)| value)
     }
 
-    /// What is asked.
+    /// Returns the name of the command.
     pub(crate) fn command(&self) -> &[u8] {
         match self.value("cmd") {
             [] => self.value("mcmd"),
@@ -34,15 +34,16 @@ impl Line {
     }
 }
 
-/// A client that talks no PMI.
+/// The error of a line that is too long for PMI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a PMI command longer than {LONGEST} bytes")]
 pub(crate) struct TooLong;
 
-/// Takes the first whole command off `inbox`; of one that takes several lines (`mcmd=spawn`) only the first.
+/// Takes the first complete command off `inbox`; of a command with several lines (`mcmd=spawn`) returns only
+/// the first.
 ///
 /// # Errors
-/// A line that does not end.
+/// [`TooLong`] if a line does not end within [`LONGEST`] bytes.
 pub(crate) fn take(inbox: &mut Vec<u8>) -> Result<Option<Line>, TooLong> {
     let Some(end) = inbox.iter().position(|&byte| byte == b'\n') else {
         return if inbox.len() > LONGEST { Err(TooLong) } else { Ok(None) };

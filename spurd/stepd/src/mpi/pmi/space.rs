@@ -1,15 +1,16 @@
-//! A bounded store of keys and values: spurstepd keeps it for the tasks, and its memory counts for no job.
+//! A bounded store of keys and values. spurstepd keeps it for the tasks, in memory that is not accounted to
+//! the job.
 
 use std::collections::BTreeMap;
 
-/// Bytes that a store holds whatever the number of tasks.
+/// Smallest bound of a store, in bytes.
 const LEAST: usize = 256 << 10;
-/// Bytes that a store holds for each task. MPICH puts about 2 KiB for a task, values have 1 KiB at most.
+/// Bytes that a store may hold for each task. MPICH puts about 2 KiB for a task; a value has at most 1 KiB.
 const FOR_EACH_TASK: usize = 16 << 10;
-/// What an entry costs besides its key and its value, in bytes.
+/// Memory that an entry takes beside its key and its value, in bytes.
 const ENTRY: usize = 96;
 
-/// Keys and values.
+/// A bounded store of keys and values.
 #[derive(Debug)]
 pub(crate) struct Space {
     entries: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -17,13 +18,13 @@ pub(crate) struct Space {
     bound: usize,
 }
 
-/// A store that has no room for one more entry.
+/// The error of an entry that exceeds the store's bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the keys and values would take more than {0} bytes")]
 pub(crate) struct Full(pub(crate) usize);
 
 impl Space {
-    /// An empty store of so many tasks.
+    /// Returns an empty store for this number of tasks.
     pub(crate) fn of_tasks(tasks: usize) -> Space {
         let bound = tasks.saturating_mul(FOR_EACH_TASK).max(LEAST);
         Space { entries: BTreeMap::new(), bytes: 0, bound }
@@ -36,7 +37,7 @@ impl Space {
     /// Adds an entry, or replaces the value of its key.
     ///
     /// # Errors
-    /// The store would exceed its bound; it is left as it was.
+    /// [`Full`] if the store would exceed its bound; the store is then unchanged.
     pub(crate) fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<(), Full> {
         let old = self.entries.get(key).map_or(0, |old| cost(key, old));
         let bytes = self.bytes - old + cost(key, value);
@@ -48,7 +49,7 @@ impl Space {
         Ok(())
     }
 
-    /// Removes an entry. Whether there was one.
+    /// Removes an entry, and returns true if there was one.
     pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
         let old = self.entries.remove(key);
         self.bytes -= old.as_ref().map_or(0, |old| cost(key, old));
@@ -61,12 +62,12 @@ impl Space {
         std::mem::take(&mut self.entries)
     }
 
-    /// Bytes that the entries take.
+    /// Returns the bytes that the entries take.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The most bytes that the entries may take.
+    /// Returns the largest number of bytes that the entries may take.
     pub(crate) fn bound(&self) -> usize {
         self.bound
     }

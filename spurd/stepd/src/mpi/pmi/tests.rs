@@ -4,7 +4,7 @@ use step_wire::order::{MpiNode, MpiPlugin};
 
 use super::*;
 
-/// A server with the two tasks of its node, of a step of three.
+/// Returns a server with the two tasks of its node, of a step of three tasks.
 fn served() -> (Server, Vec<UnixStream>) {
     let node = |name: &str, ranks: &str| MpiNode { name: name.to_owned(), ranks: ranks.parse().unwrap() };
     let order = MpiOrder {
@@ -36,7 +36,7 @@ fn said(task: &mut UnixStream) -> String {
     }
 }
 
-/// One dialogue of task 0: what it says, what it hears.
+/// Plays a dialogue of task 0: requests, each with the expected reply.
 fn dialogue(server: &mut Server, task: &mut UnixStream, turns: &[(&str, &str)]) {
     for (request, reply) in turns {
         task.write_all(request.as_bytes()).unwrap();
@@ -124,7 +124,7 @@ fn pmi_2_is_spoken() {
     for (request, reply) in turns {
         dialogue(&mut server, &mut tasks[0], &[(&framed(request), &framed(reply))]);
     }
-    // Who waits for an attribute hears of it when another task of the node has put it.
+    // A task that waits for an attribute is answered when another task of the node sets it.
     dialogue(&mut server, &mut tasks[0], &[(&framed("cmd=info-getnodeattr;key=n;wait=TRUE;"), "")]);
     tasks[1].write_all(b"cmd=init pmi_version=2 pmi_subversion=0\n").unwrap();
     tasks[1].write_all(framed("cmd=info-putnodeattr;key=n;value=v;").as_bytes()).unwrap();
@@ -161,7 +161,7 @@ fn a_task_that_leaves_in_the_middle_has_deserted() {
     assert_eq!(server.sockets().count(), 1);
 }
 
-/// What a task says without reading the answers stays in its socket.
+/// Commands of a task that does not read its answers stay in its socket.
 #[test]
 fn a_task_that_does_not_read_is_not_heard() {
     let (mut server, mut tasks) = served();
@@ -183,7 +183,7 @@ fn a_task_that_does_not_read_is_not_heard() {
     }
     let flags = server.sockets().next().map(|(_, _, flags)| flags);
     assert_eq!(flags, Some(PollFlags::OUT), "{accepted} bytes were taken");
-    // Once the answers are read, the rest is heard.
+    // Once the answers are read, the rest is handled.
     while !said(&mut tasks[0]).is_empty() {
         server.serve(0);
     }

@@ -1,6 +1,7 @@
-//! PMI-2 as bytes: a length in six digits, then `cmd=name;key=value;...;`, with every `;` of a value doubled.
+//! PMI-2 on the wire: a length in six digits, then `cmd=name;key=value;...;`, with every `;` of a value
+//! doubled.
 
-/// The longest command that is read, in bytes.
+/// Longest command that is read, in bytes.
 const LONGEST: usize = 64 << 10;
 const HEADER: usize = 6;
 
@@ -11,7 +12,7 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// An answer to a command. It bears the mark that the client set on the command, if it set one.
+    /// Returns an answer to a command, with the thread id of the command if it has one.
     pub(crate) fn answer(command: &Message, rc: i32) -> Message {
         let name = [command.command(), b"-response"].concat();
         let mut answer = Message { pairs: vec![(b"cmd".to_vec(), name)] };
@@ -31,7 +32,7 @@ impl Message {
         self.value("cmd")
     }
 
-    /// The value of a key; empty if it is not there.
+    /// Returns the value of a key; empty if the key is missing.
     pub(crate) fn value(&self, key: &str) -> &[u8] {
         let found = self.pairs.iter().find(|(name, _)| name == key.as_bytes());
         found.map_or(&[], |(_, value)| value)
@@ -76,15 +77,15 @@ impl Message {
     }
 }
 
-/// A client that talks no PMI-2.
+/// The error of a client that does not speak PMI-2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no length of a PMI-2 command where one is due")]
 pub(crate) struct NoLength;
 
-/// Takes the first whole command off `inbox`.
+/// Takes the first complete command off `inbox`; `None` if it is not complete.
 ///
 /// # Errors
-/// Bytes that are no length, or a length over the limit.
+/// [`NoLength`] if the first bytes are not a length, or the length exceeds [`LONGEST`].
 pub(crate) fn take(inbox: &mut Vec<u8>) -> Result<Option<Message>, NoLength> {
     let Some((header, rest)) = inbox.split_first_chunk::<HEADER>() else { return Ok(None) };
     let length = std::str::from_utf8(header).ok().and_then(|text| text.trim().parse::<usize>().ok());

@@ -1,38 +1,39 @@
-//! The functions of the system's PMIx library that a server needs, and the values that it takes.
+//! The functions of the system's PMIx library that a server needs, and their argument types.
 //!
-//! The library is looked for when a step wants it; nothing is linked to it. Its structures are the same from version 4 of
-//! OpenPMIx on (`pmix_common.h`, `pmix_server.h`); newer ones know more functions of a server, which are none here.
+//! The library is loaded when a step needs it; nothing is linked to it. Its structures have been the same
+//! since version 4 of OpenPMIx (`pmix_common.h`, `pmix_server.h`). Newer versions call more functions of a
+//! server, which are null here.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::{transmute_copy, zeroed};
 use std::ptr;
 use std::sync::mpsc;
 
-/// The name of the library since its version 2.
+/// File name of the library since its version 2.
 const NAME: &CStr = c"libpmix.so.2";
-/// The first version with these structures.
+/// The first major version with these structures.
 const OLDEST: u32 = 4;
 
 pub(crate) type Status = c_int;
 pub(crate) const SUCCESS: Status = 0;
 pub(crate) const ERR_NOT_FOUND: Status = -46;
 pub(crate) const ERR_NOT_SUPPORTED: Status = -47;
-/// It is done; nobody will be called.
+/// The operation is complete, and no callback follows.
 pub(crate) const OPERATION_SUCCEEDED: Status = -157;
 /// Every task of a namespace.
 pub(crate) const ANY_RANK: u32 = u32::MAX - 1;
 
-/// `pmix_op_cbfunc_t`.
+/// `pmix_op_cbfunc_t` of the library.
 pub(crate) type Done = unsafe extern "C" fn(Status, *mut c_void);
-/// `pmix_release_cbfunc_t`.
+/// `pmix_release_cbfunc_t` of the library.
 pub(crate) type Release = unsafe extern "C" fn(*mut c_void);
-/// `pmix_modex_cbfunc_t`.
+/// `pmix_modex_cbfunc_t` of the library.
 pub(crate) type ModexDone =
     unsafe extern "C" fn(Status, *const c_char, usize, *mut c_void, Option<Release>, *mut c_void);
-/// `pmix_dmodex_response_fn_t`.
+/// `pmix_dmodex_response_fn_t` of the library.
 pub(crate) type Published = unsafe extern "C" fn(Status, *const c_char, usize, *mut c_void);
 
-/// `pmix_proc_t`.
+/// `pmix_proc_t` of the library.
 #[repr(C)]
 pub(crate) struct Proc {
     pub(crate) namespace: [u8; 256],
@@ -57,14 +58,14 @@ union Data {
     room: [u64; 3],
 }
 
-/// `pmix_value_t`.
+/// `pmix_value_t` of the library.
 #[repr(C)]
 struct Value {
     kind: u16,
     data: Data,
 }
 
-/// `pmix_data_array_t`.
+/// `pmix_data_array_t` of the library.
 #[repr(C)]
 struct Array {
     kind: u16,
@@ -72,7 +73,7 @@ struct Array {
     items: *mut c_void,
 }
 
-/// `pmix_info_t`.
+/// `pmix_info_t` of the library.
 #[repr(C)]
 pub(crate) struct Info {
     key: [u8; 512],
@@ -82,14 +83,14 @@ pub(crate) struct Info {
 
 const _: () = assert!(size_of::<Proc>() == 260 && size_of::<Value>() == 32 && size_of::<Info>() == 552);
 
-/// A value, with the type that it has for the library.
+/// A value with its PMIx type.
 pub(crate) enum Given {
     Flag(bool),
     Text(String),
     Small(u16),
     Number(u32),
     Rank(u32),
-    /// What [`Library::nodes`] or [`Library::ranks`] have made.
+    /// The result of [`Library::nodes`] or [`Library::ranks`].
     Map(Map),
     All(Vec<Info>),
 }
@@ -99,7 +100,7 @@ pub(crate) enum Given {
 pub(crate) struct Map(*mut c_char);
 
 impl Info {
-    /// A key with its value. What it refers to lives as long as the process.
+    /// Returns a key with its value, which lives as long as the process.
     pub(crate) fn new(key: &str, given: Given) -> Info {
         let mut room = [0; 512];
         room[..key.len()].copy_from_slice(key.as_bytes());
@@ -126,7 +127,7 @@ impl Info {
                 40
             }
             Given::Map(Map(start)) => {
-                // SAFETY: the library has made it, with an end that is zero.
+                // SAFETY: the library made the map as a text that ends with zero.
                 let length = unsafe { CStr::from_ptr(start) }.to_bytes_with_nul().len();
                 data.bytes = Bytes { start, length };
                 49
@@ -142,13 +143,13 @@ impl Info {
     }
 }
 
-/// A text for C that lives as long as the process.
+/// Returns a C string that lives as long as the process.
 fn lasting(text: &str) -> *mut c_char {
     CString::new(text.replace('\0', "")).unwrap_or_default().into_raw()
 }
 
 impl Proc {
-    /// A task of a namespace.
+    /// Returns a task of a namespace.
     pub(crate) fn new(namespace: &str, rank: u32) -> Proc {
         let mut room = [0; 256];
         room[..namespace.len()].copy_from_slice(namespace.as_bytes());
@@ -156,7 +157,8 @@ impl Proc {
     }
 }
 
-/// `pmix_server_module_t`: what the library calls, in the order of its header. There is room for what newer versions add.
+/// `pmix_server_module_t`: the functions that the library calls, in the order of its header, with space for
+/// those that newer versions add.
 #[repr(C)]
 pub(crate) struct Module {
     pub(crate) client_connected:
@@ -189,7 +191,7 @@ pub(crate) struct Module {
     >,
     pub(crate) direct_modex:
         Option<unsafe extern "C" fn(*const Proc, *const Info, usize, ModexDone, *mut c_void) -> Status>,
-    /// publish, lookup, unpublish, spawn, connect, disconnect: none.
+    /// publish, lookup, unpublish, spawn, connect, disconnect: not provided.
     others: [*const c_void; 6],
     pub(crate) register_events: Option<
         unsafe extern "C" fn(*const c_int, usize, *const Info, usize, Option<Done>, *mut c_void) -> Status,
@@ -198,14 +200,14 @@ pub(crate) struct Module {
 }
 
 impl Module {
-    /// One without functions.
+    /// Returns a module without functions.
     pub(crate) fn empty() -> Module {
-        // SAFETY: all of it is pointers that may be null.
+        // SAFETY: all fields are pointers, which may be null.
         unsafe { zeroed() }
     }
 }
 
-/// The library.
+/// The loaded library.
 pub(crate) struct Library {
     init: unsafe extern "C" fn(*mut Module, *mut Info, usize) -> Status,
     finalize: unsafe extern "C" fn() -> Status,
@@ -220,12 +222,12 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// Loads the library that the system has.
+    /// Loads the system's library.
     ///
     /// # Errors
-    /// There is none, or one that is too old.
+    /// Fails if there is no library, or it is too old.
     pub(crate) fn load() -> Result<Library, String> {
-        // SAFETY: the library is loaded once, by a process that has no other thread.
+        // SAFETY: the library is loaded once, by a process without other threads.
         let handle = unsafe { libc::dlopen(NAME.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
             return Err(format!(
@@ -233,7 +235,7 @@ impl Library {
                 load_error()
             ));
         }
-        // SAFETY: these are the types that the library's headers give the functions.
+        // SAFETY: these are the types of the functions in the library's headers.
         let (version, library) = unsafe {
             let version: unsafe extern "C" fn() -> *const c_char = symbol(handle, c"PMIx_Get_version")?;
             let library = Library {
@@ -270,24 +272,24 @@ impl Library {
             unsafe { (self.deregister_namespace)(name, done, data) };
             SUCCESS
         });
-        // SAFETY: the server was started, and nothing else is asked of it.
+        // SAFETY: the server was started, and is not used after this.
         let ended = accepted("PMIx_server_finalize", unsafe { (self.finalize)() });
         if let Err(error) = forgotten.and(ended) {
             eprintln!("spurstepd: {error}");
         }
     }
 
-    /// Makes a namespace, of whose tasks so many are here, known.
+    /// Registers a namespace with `here` tasks on this node.
     pub(crate) fn register_namespace(&self, name: &str, here: usize, infos: Vec<Info>) -> Result<(), String> {
         let (name, infos) = (lasting(name), Vec::leak(infos));
         let here = c_int::try_from(here).unwrap_or(c_int::MAX);
         completed("PMIx_server_register_nspace", |done, data| {
-            // SAFETY: what it is given lives as long as the process.
+            // SAFETY: the arguments live as long as the process.
             unsafe { (self.register_namespace)(name, here, infos.as_mut_ptr(), infos.len(), done, data) }
         })
     }
 
-    /// Makes a task of this node known.
+    /// Registers a task of this node.
     pub(crate) fn register_client(&self, task: &Proc, uid: u32, gid: u32) -> Result<(), String> {
         completed("PMIx_server_register_client", |done, data| {
             // SAFETY: the library copies the name of the task.
@@ -295,13 +297,13 @@ impl Library {
         })
     }
 
-    /// The variables by which a task finds the server.
+    /// Returns the variables by which a task finds the server.
     pub(crate) fn environment(&self, task: &Proc) -> Result<Vec<(String, String)>, String> {
         let mut list: *mut *mut c_char = ptr::null_mut();
         // SAFETY: a list that is null is an empty one.
         accepted("PMIx_server_setup_fork", unsafe { (self.setup_fork)(task, &raw mut list) })?;
         let mut variables = Vec::new();
-        // SAFETY: it is an array of texts that ends with null, and nobody else has it.
+        // SAFETY: the list is an array of texts that ends with null, and has no other owner.
         unsafe {
             while !list.is_null() && !(*list).is_null() {
                 let entry = CStr::from_ptr(*list).to_string_lossy().into_owned();
@@ -313,18 +315,18 @@ impl Library {
         Ok(variables)
     }
 
-    /// Asks for what a task of this node has published of itself; `answer` gets it, and `data`.
+    /// Asks for the published data of a task of this node; `answer` is called with the data and with `data`.
     pub(crate) fn published(&self, task: &Proc, answer: Published, data: *mut c_void) -> Status {
         // SAFETY: the library copies the name of the task.
         unsafe { (self.dmodex_request)(task, answer, data) }
     }
 
-    /// The map of these nodes.
+    /// Returns the library's map of these nodes.
     pub(crate) fn nodes(&self, names: &[&str]) -> Result<Map, String> {
         made("PMIx_generate_regex", self.generate_regex, &names.join(","))
     }
 
-    /// The map of the ranks of each node.
+    /// Returns the library's map of the ranks of each node.
     pub(crate) fn ranks(&self, ranks: &[String]) -> Result<Map, String> {
         made("PMIx_generate_ppn", self.generate_ppn, &ranks.join(";"))
     }
@@ -336,7 +338,7 @@ fn made(
     text: &str,
 ) -> Result<Map, String> {
     let mut map = ptr::null_mut();
-    // SAFETY: the text lives as long as the process, and what is made is nobody else's.
+    // SAFETY: the text lives as long as the process, and the result has no other owner.
     accepted(name, unsafe { function(lasting(text), &raw mut map) })?;
     if map.is_null() { Err(format!("{name}: no map")) } else { Ok(Map(map)) }
 }
@@ -348,12 +350,12 @@ fn accepted(name: &str, status: Status) -> Result<(), String> {
     }
 }
 
-/// Waits until a call is over that may say so later.
+/// Waits until a call is complete, which may be reported by a callback.
 fn completed(name: &str, call: impl FnOnce(Done, *mut c_void) -> Status) -> Result<(), String> {
     unsafe extern "C" fn done(status: Status, data: *mut c_void) {
-        // SAFETY: it is the sender below, and this is called once.
+        // SAFETY: `data` is the sender below, and the callback is called once.
         let sender = unsafe { Box::from_raw(data.cast::<mpsc::Sender<Status>>()) };
-        // Whoever asked waits for it.
+        // The caller waits for the message.
         let _ = sender.send(status);
     }
     let (sender, receiver) = mpsc::channel::<Status>();
@@ -363,10 +365,10 @@ fn completed(name: &str, call: impl FnOnce(Done, *mut c_void) -> Status) -> Resu
     }
 }
 
-/// A function of the library.
+/// Returns a function of the library.
 ///
 /// # Safety
-/// `T` is the type of a pointer to that function.
+/// `T` has to be the type of a pointer to that function.
 unsafe fn symbol<T>(library: *mut c_void, name: &CStr) -> Result<T, String> {
     // SAFETY: the library stays loaded.
     let address = unsafe { libc::dlsym(library, name.as_ptr()) };
@@ -383,11 +385,11 @@ fn load_error() -> String {
     if text.is_null() {
         return format!("{} cannot be loaded", NAME.to_string_lossy());
     }
-    // SAFETY: it is a text of the C library's.
+    // SAFETY: the text belongs to the C library.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// The first number in a version such as `OpenPMIx 4.2.2 (PMIx Standard: 4.1, …)`.
+/// Returns the first number in a version such as `OpenPMIx 4.2.2 (PMIx Standard: 4.1, …)`.
 fn major(version: &str) -> Option<u32> {
     let from = version.find(|letter: char| letter.is_ascii_digit())?;
     let digits = &version[from..];

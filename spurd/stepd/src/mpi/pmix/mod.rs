@@ -1,4 +1,4 @@
-//! PMIx for the tasks of a step: the process that serves it, and what it has to say.
+//! PMIx for the tasks of a step: spurstepd's side of the process that serves it.
 
 mod abi;
 mod server;
@@ -21,10 +21,10 @@ use step_wire::v1::pmix_up::Up;
 use crate::task::fork::{self, Forked, fork};
 use crate::task::user;
 
-/// The longest message from or to the process, in bytes: what the tasks of one node bring to a fence.
+/// Longest message from or to the process, in bytes: the data of one node's tasks for a fence.
 const LONGEST: usize = 16 << 20;
 
-/// The directory for the library's files, in that of the attempt.
+/// Name of the directory for the library's files, in the attempt's directory.
 const DIRECTORY: &str = "pmix";
 
 /// The process that serves PMIx.
@@ -34,10 +34,10 @@ pub(crate) struct Helper {
     socket: Option<UnixStream>,
     inbox: Vec<u8>,
     outbox: Vec<u8>,
-    /// The environment of each task, once it serves.
+    /// The environment of each task, once the process serves.
     environments: Option<Vec<Vec<(String, String)>>>,
     ranks: Vec<u32>,
-    /// Tasks, by their local ids, that have begun and not yet finished.
+    /// Local ids of the tasks that have begun PMIx and not finalized it.
     members: BTreeSet<usize>,
 }
 
@@ -45,7 +45,7 @@ impl Helper {
     /// Starts the process.
     ///
     /// # Errors
-    /// The system's error if there can be none.
+    /// The system's error if the directory, the socket or the process cannot be created.
     pub(crate) fn start(order: &StepOrder, mpi: &MpiOrder) -> io::Result<Helper> {
         let directory = order.directory.join(DIRECTORY);
         std::fs::DirBuilder::new().mode(0o700).create(&directory)?;
@@ -64,7 +64,7 @@ impl Helper {
             directory: &directory,
         };
         let parent = rustix::process::getpid();
-        // SAFETY: spurstepd has only this thread, so the child may do everything that the parent may.
+        // SAFETY: spurstepd has one thread, so the child may do everything that the parent may.
         let pid = match unsafe { fork(None) }? {
             Forked::Parent(pid) => pid,
             Forked::Child { .. } => {
@@ -87,42 +87,42 @@ impl Helper {
         self.pid
     }
 
-    /// Whether it does not serve yet.
+    /// True if the process does not serve yet.
     pub(crate) fn is_starting(&self) -> bool {
         self.environments.is_none()
     }
 
-    /// The variables by which a task finds it.
+    /// Returns the variables by which a task finds the process.
     pub(crate) fn environment(&self, index: usize) -> Vec<(String, String)> {
         self.environments.as_ref().and_then(|all| all.get(index)).cloned().unwrap_or_default()
     }
 
-    /// The socket to watch, and for what. A process that does not read is not heard.
+    /// Returns the socket and the events to poll for. Nothing is read from a process that does not read.
     pub(crate) fn watched(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         let reading = if self.outbox.len() < LONGEST { PollFlags::IN } else { PollFlags::empty() };
         let writing = if self.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
         self.socket.as_ref().map(|socket| (socket.as_fd(), reading | writing))
     }
 
-    /// Whether the task can no longer take part although others count on it.
+    /// True if the task can no longer take part although others wait for it.
     pub(crate) fn has_deserted(&self, index: usize) -> bool {
         self.members.contains(&index)
     }
 
-    /// Whether a task has begun PMIx and not finalized it.
+    /// True if a task has begun PMIx and not finalized it.
     pub(crate) fn is_spoken_to(&self) -> bool {
         !self.members.is_empty()
     }
 
-    /// The local id of a task.
+    /// Returns the local id of a task.
     pub(crate) fn index(&self, rank: u32) -> Option<usize> {
         self.ranks.iter().position(|known| *known == rank)
     }
 
-    /// Reads what it says, and writes what it is told.
+    /// Exchanges messages with the process, and returns those that have arrived.
     pub(crate) fn serve(&mut self) -> Vec<Up> {
         let mut bytes = [0; 64 << 10];
-        // The process is the user's: it may say more than the library does.
+        // The process is the user's, and may send more than the library does.
         while let Some(socket) = self.socket.as_mut().filter(|_| self.inbox.len() <= LONGEST) {
             match socket.read(&mut bytes) {
                 Ok(0) => self.socket = None,
@@ -158,7 +158,7 @@ impl Helper {
         said
     }
 
-    /// Tells it something.
+    /// Sends a message to the process.
     pub(crate) fn tell(&mut self, down: Down) {
         let bytes = v1::PmixDown { down: Some(down) }.encode_length_delimited_to_vec();
         self.outbox.extend_from_slice(&bytes);
@@ -179,7 +179,7 @@ impl Helper {
     }
 }
 
-/// The next whole message among what was received.
+/// Takes the next complete message off the received bytes.
 fn take<M: Message + Default>(received: &mut Vec<u8>) -> Option<M> {
     let length = prost::decode_length_delimiter(&received[..]).ok()?;
     let whole = prost::length_delimiter_len(length) + length;
@@ -191,7 +191,7 @@ fn take<M: Message + Default>(received: &mut Vec<u8>) -> Option<M> {
     message
 }
 
-/// What becomes of the child: the user, without anything of spurstepd's, and the server.
+/// Turns the child into the server: the user's process, without spurstepd's descriptors.
 fn become_server(served: &Served<'_>, socket: UnixStream, parent: Pid) -> io::Result<()> {
     fork::reset_signals()?;
     user::become_user(served.identity)?;
@@ -200,14 +200,14 @@ fn become_server(served: &Served<'_>, socket: UnixStream, parent: Pid) -> io::Re
     let foreign = std::env::vars_os().map(|(name, _)| name);
     let foreign = foreign.filter(|name| name.as_encoded_bytes().starts_with(b"PMIX_"));
     for name in foreign.collect::<Vec<_>>() {
-        // SAFETY: this process has only this thread yet.
+        // SAFETY: this process has only one thread yet.
         unsafe { std::env::remove_var(name) };
     }
     server::serve(served, socket);
     Ok(())
 }
 
-/// Closes the copies of everything that spurstepd has open: its lock is gone when the last of them is.
+/// Closes the inherited descriptors: spurstepd's lock is released only when its last copy is closed.
 fn close_all_but(kept: i32) -> io::Result<()> {
     let open: Vec<i32> = std::fs::read_dir("/proc/self/fd")?
         .flatten()

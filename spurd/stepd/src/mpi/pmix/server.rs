@@ -1,7 +1,8 @@
-//! The process that serves PMIx to the tasks of a step on this node: a child of spurstepd, and the job's user.
+//! The process that serves PMIx to the tasks of a step on this node: a child of spurstepd that runs as the
+//! job's user.
 //!
-//! The library has threads of its own and speaks with programs of the user, so it is kept out of spurstepd, and has no
-//! rights that those programs do not have. It ends when spurstepd closes the socket between them.
+//! The library has threads of its own and talks to programs of the user. So it is kept out of spurstepd, and
+//! has the rights of those programs only. It ends when spurstepd closes the socket between them.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -24,7 +25,7 @@ use super::abi::{
     OPERATION_SUCCEEDED, Proc, SUCCESS, Status,
 };
 
-/// What the server serves.
+/// The step that the server serves.
 pub(crate) struct Served<'a> {
     /// The name of the step for the library.
     pub(crate) namespace: String,
@@ -36,11 +37,11 @@ pub(crate) struct Served<'a> {
     pub(crate) directory: &'a Path,
 }
 
-/// What the library's calls need.
+/// The state that the library's callbacks use.
 struct Upcalls {
     socket: Mutex<UnixStream>,
     namespace: String,
-    /// Who waits for an answer from elsewhere: what to call, and with what.
+    /// Callbacks that wait for an answer of another node, with their argument, by question number.
     waiting: Mutex<BTreeMap<u64, (ModexDone, usize)>>,
     questions: AtomicU64,
 }
@@ -85,11 +86,11 @@ pub(crate) fn serve(served: &Served<'_>, socket: UnixStream) {
         }
     }
     library.finalize(&served.namespace);
-    // The directory itself is spurd's, which removes what is left with it.
+    // The directory itself belongs to spurd, which removes it with everything left in it.
     let _ = std::fs::remove_dir_all(served.directory);
 }
 
-/// Starts the server; what goes into the environment of each task.
+/// Starts the server, and returns the variables for the environment of each task.
 fn start(library: &Library, served: &Served<'_>) -> Result<Vec<v1::PmixTask>, String> {
     let Served { namespace, order, ranks, identity, directory } = served;
     let place = directory.display().to_string();
@@ -119,7 +120,7 @@ fn start(library: &Library, served: &Served<'_>) -> Result<Vec<v1::PmixTask>, St
     ranks.iter().map(task).collect()
 }
 
-/// What tasks may ask of their step.
+/// Returns the facts about the step that tasks may ask for.
 fn describe(library: &Library, served: &Served<'_>, place: &str) -> Result<Vec<Info>, String> {
     let Served { namespace, order, ranks, .. } = served;
     let size: u32 = order.nodes.iter().map(|node| node.ranks.len()).sum();
@@ -169,15 +170,15 @@ fn about_task(rank: u32, local: u16, number: u32, node: &str) -> Vec<Info> {
 }
 
 impl Upcalls {
-    /// Tells spurstepd, which reads whatever else it does.
+    /// Sends a message to spurstepd, which always reads.
     fn tell(&self, up: Up) {
         let bytes = v1::PmixUp { up: Some(up) }.encode_length_delimited_to_vec();
         let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        // Without spurstepd this process has been told to end.
+        // Without spurstepd this process is about to end.
         let _ = socket.write_all(&bytes);
     }
 
-    /// Keeps who waits for an answer; the number of the question.
+    /// Stores a callback that waits for an answer, and returns the number of the question.
     fn wait(&self, call: ModexDone, data: *mut c_void) -> u64 {
         let id = self.questions.fetch_add(1, Ordering::Relaxed);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -187,7 +188,7 @@ impl Upcalls {
 
     fn answer(&self, answer: v1::PmixData) {
         unsafe extern "C" fn release(data: *mut c_void) {
-            // SAFETY: it is what is given away below, and it is released once.
+            // SAFETY: `data` is the box given away below, and is released once.
             drop(unsafe { Box::from_raw(data.cast::<prost::bytes::Bytes>()) });
         }
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&answer.id);
@@ -207,7 +208,7 @@ impl Upcalls {
         }
     }
 
-    /// Another node asks for what a task here has published of itself; it may not have done so yet.
+    /// Asks the library for the published data of a task here, which may not exist yet.
     fn ask(&self, library: &Library, asked: &v1::PmixModex) {
         unsafe extern "C" fn published(
             status: Status,
@@ -230,31 +231,31 @@ impl Upcalls {
         }
     }
 
-    /// Whether a task is one of this step.
+    /// True if the task belongs to this step.
     ///
     /// # Safety
-    /// It is a task that the library names.
+    /// `task` has to be one that the library passed.
     unsafe fn knows(&self, task: *const Proc) -> bool {
-        // SAFETY: as promised.
+        // SAFETY: the caller guarantees a valid task.
         let name = unsafe { &(*task).namespace };
         let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
         &name[..end] == self.namespace.as_bytes()
     }
 }
 
-/// A copy of the library's bytes.
+/// Copies bytes of the library.
 ///
 /// # Safety
-/// There are so many.
+/// `start` has to be null, or point to `length` bytes.
 unsafe fn bytes_of(start: *const c_char, length: usize) -> Vec<u8> {
     if start.is_null() || length == 0 {
         return Vec::new();
     }
-    // SAFETY: as promised.
+    // SAFETY: the caller guarantees the length.
     unsafe { std::slice::from_raw_parts(start.cast::<u8>(), length) }.to_vec()
 }
 
-/// Tells the library that what it called for is done.
+/// Tells the library that an operation is complete.
 fn finish(done: Option<Done>, data: *mut c_void) {
     if let Some(done) = done {
         // SAFETY: the library has given both for this one call.
@@ -269,14 +270,16 @@ unsafe extern "C" fn client_connected(
     _: *mut c_void,
 ) -> Status {
     if let Some(upcalls) = UPCALLS.get() {
-        // SAFETY: the library names the task that has connected.
+        // SAFETY: the library passes the task that has connected.
         upcalls.tell(Up::Connected(unsafe { (*task).rank }));
     }
-    // Before 5.0.8 there is nobody to call.
+    // Before 5.0.8 the library passes no callback here.
     if done.is_some() { OPERATION_SUCCEEDED } else { SUCCESS }
 }
 
-/// The task waits until `done` is called, so spurstepd hears of this before it hears that the task has ended.
+/// Reports that a task has finalized PMIx.
+///
+/// The task waits until `done` is called, so spurstepd learns this before the end of the task.
 unsafe extern "C" fn client_finalized(
     task: *const Proc,
     _: *mut c_void,
@@ -284,7 +287,7 @@ unsafe extern "C" fn client_finalized(
     data: *mut c_void,
 ) -> Status {
     if let Some(upcalls) = UPCALLS.get() {
-        // SAFETY: the library names the task that is done.
+        // SAFETY: the library passes the task that has finalized.
         upcalls.tell(Up::Finalized(unsafe { (*task).rank }));
     }
     finish(done, data);
@@ -304,11 +307,11 @@ unsafe extern "C" fn abort(
     let text = if message.is_null() {
         String::new()
     } else {
-        // SAFETY: it is a text of the library's.
+        // SAFETY: the text belongs to the library.
         unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned()
     };
     if let Some(upcalls) = UPCALLS.get() {
-        // SAFETY: the library names the task that asks.
+        // SAFETY: the library passes the task that aborts.
         let rank = unsafe { (*task).rank };
         upcalls.tell(Up::Abort(v1::PmixAbort { rank, status, message: text }));
     }
@@ -327,15 +330,15 @@ unsafe extern "C" fn fence(
     data: *mut c_void,
 ) -> Status {
     let Some(upcalls) = UPCALLS.get() else { return ERR_NOT_SUPPORTED };
-    // SAFETY: the library names so many tasks.
+    // SAFETY: the library passes this number of tasks.
     let tasks = unsafe { std::slice::from_raw_parts(tasks, count) };
-    // SAFETY: they are the library's.
+    // SAFETY: the tasks belong to the library.
     if tasks.iter().any(|task| !unsafe { upcalls.knows(task) }) {
         return ERR_NOT_SUPPORTED;
     }
     let all = tasks.iter().any(|task| task.rank == ANY_RANK);
     let ranks: IdSet = tasks.iter().map(|task| task.rank).filter(|_| !all).collect();
-    // SAFETY: there are so many bytes, and they are ours to free.
+    // SAFETY: there are this many bytes, and the callee has to free them.
     let brought = unsafe {
         let brought = bytes_of(start, length);
         libc::free(start.cast());
@@ -355,17 +358,17 @@ unsafe extern "C" fn direct_modex(
     data: *mut c_void,
 ) -> Status {
     let Some(upcalls) = UPCALLS.get() else { return ERR_NOT_SUPPORTED };
-    // SAFETY: the library names a task.
+    // SAFETY: the library passes a task.
     if !unsafe { upcalls.knows(task) } {
         return ERR_NOT_FOUND;
     }
     let id = upcalls.wait(done, data);
-    // SAFETY: as above.
+    // SAFETY: the library passes a task.
     upcalls.tell(Up::Modex(v1::PmixModex { id, rank: unsafe { (*task).rank } }));
     SUCCESS
 }
 
-/// Spur has no events that a task could be told of.
+/// Accepts the registration of events, of which Spur has none.
 unsafe extern "C" fn register_events(
     _: *const c_int,
     _: usize,

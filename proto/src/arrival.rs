@@ -1,8 +1,9 @@
-//! How a request's body comes in: in time, and not more of it at once than there is room for.
+//! The arrival of request bodies: time limits, and limits on the memory of messages under way.
 //!
-//! A message that has begun must be there in [`PATIENCE`], as must the first one of a call. Large messages that are on
-//! their way take their room from one store for the whole daemon, of which one user may have an eighth. A message that
-//! finds no room waits for others to be done. Small messages count against the share of their user alone. Messages are told apart by gRPC's framing: a byte, the length, the message.
+//! A message that has begun must be complete within [`PATIENCE`], as must the first message of a call. Large
+//! messages take their memory from one store for the whole daemon, of which one user may have an eighth. A
+//! message without memory waits until others are done. Small messages count only against the share of their
+//! user. Messages are separated by gRPC's framing: one byte, the length, the message.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,30 +23,30 @@ use crate::listen::{Busy, Complaint, Peer};
 use crate::refusal;
 use crate::shares::Shares;
 
-/// How long a message may take from its first byte to its last, and the first one of a call to begin and end.
+/// Time for a message from its first byte to its last, and for the first message of a call to begin and end.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Messages that are larger take their room from the common store.
+/// Length in bytes beyond which messages take memory from the common store.
 const SMALL: usize = 64 << 10;
-/// What the store is counted in, in bytes.
+/// Unit of the store, in bytes.
 const UNIT: usize = 1 << 10;
-/// The length of what stands before every message.
+/// Length of the header before every message, in bytes.
 const HEADER: usize = 5;
-/// One user may have the store's room divided by this, and the largest message in any case.
+/// Number of users who could fill the store; a share is never less than the largest message.
 const SHARES: usize = 8;
 
-/// Watches over the bodies of a server's requests.
+/// A layer that limits the bodies of a server's requests.
 #[derive(Clone, Debug)]
 pub struct Arrival {
     room: Arc<Semaphore>,
-    /// Each user's share of the room, in units of [`UNIT`] bytes.
+    /// Each user's share of the memory, in units of [`UNIT`] bytes.
     users: Shares,
     patience: Duration,
     late: Arc<Complaint>,
 }
 
 impl Arrival {
-    /// With room for so many bytes of large messages on their way.
+    /// Returns a layer with `room` bytes for large messages under way.
     pub fn new(room: usize) -> Arrival {
         Arrival {
             room: Arc::new(Semaphore::new(room / UNIT)),
@@ -55,8 +56,8 @@ impl Arrival {
         }
     }
 
-    /// The room that a message of this length needs: in the share of its user, and in the common store if the message is
-    /// larger than [`SMALL`].
+    /// Returns the memory that a message of this length needs: in its user's share, and in the common store
+    /// if the message is larger than [`SMALL`].
     fn wanted(&self, user: Option<u32>, length: usize) -> Wanted {
         Wanted {
             own: user.map(|uid| self.users.of(uid)),
@@ -65,7 +66,7 @@ impl Arrival {
         }
     }
 
-    /// The same with another patience.
+    /// Returns this layer with another time limit for messages.
     pub fn with_patience(self, patience: Duration) -> Arrival {
         Arrival { patience, ..self }
     }
@@ -79,7 +80,7 @@ impl<S> Layer<S> for Arrival {
     }
 }
 
-/// A service whose requests are watched over.
+/// A service whose request bodies are limited.
 #[derive(Clone, Debug)]
 pub struct Watched<S> {
     inner: S,
@@ -109,7 +110,7 @@ where
     }
 }
 
-/// The body of an answer; until it has been sent, its connection is not silent.
+/// The body of an answer, which keeps its connection from counting as silent until it has been sent.
 #[derive(Debug)]
 pub struct Answering {
     inner: Body,
@@ -141,30 +142,30 @@ struct Arriving {
     inner: Body,
     arrival: Arrival,
     messages: Messages,
-    /// Whether the first message, or the rest of one, is expected.
+    /// True while the first message, or the rest of a message, is expected.
     expecting: bool,
-    /// Runs while something is expected and does not come.
+    /// Runs while expected data do not come.
     deadline: Option<Pin<Box<Sleep>>>,
-    /// What the message that is on its way may take.
+    /// The memory of the message under way.
     room: Option<Room>,
-    /// What has come and waits for room.
+    /// A received frame that waits for memory.
     waiting: Option<(Frame<Bytes>, Waiting)>,
-    /// The user that the sender has proved to be. The function is called when room is needed, because the proof comes after
-    /// the head of a request.
+    /// Returns the user that the client has proved to be. Called when memory is needed, because the proof
+    /// comes after the headers of a request.
     user: Box<dyn Fn() -> Option<u32> + Send>,
 }
 
-/// Room for one message.
+/// The memory of one message.
 struct Room {
-    /// The part that is taken from the share of the message's user.
+    /// The part from the share of the message's user.
     _own: Option<OwnedSemaphorePermit>,
-    /// The part that is taken from the common store, if the message is large.
+    /// The part from the common store, for a large message.
     _common: Option<OwnedSemaphorePermit>,
 }
 
-/// The room that a message needs.
+/// The memory that a message needs.
 struct Wanted {
-    /// The share of its user, if it comes from one.
+    /// The share of its user, if the user is known.
     own: Option<Arc<Semaphore>>,
     /// The common store, for a large message.
     common: Option<Arc<Semaphore>>,
@@ -172,7 +173,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// The room, if it is there now.
+    /// Returns the memory if it is available now.
     fn take(&self) -> Option<Room> {
         let take = |store: &Option<Arc<Semaphore>>| {
             let store = store.as_ref().map(Arc::clone);
@@ -181,7 +182,8 @@ impl Wanted {
         Some(Room { _own: take(&self.own)?, _common: take(&self.common)? })
     }
 
-    /// The room, once it is there. A message that waits for the share of its user does not keep others from the common store.
+    /// Waits for the memory: first in the user's share, so that a user over the share does not block the
+    /// common store.
     async fn wait(self) -> Option<Room> {
         let own = match self.own {
             Some(own) => Some(own.acquire_many_owned(self.units).await.ok()?),
@@ -211,7 +213,7 @@ impl Arriving {
         }
     }
 
-    /// What came, or the end of patience.
+    /// Returns the next frame, once it has its memory; refuses the request when time is up.
     fn next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         if let Some((_, room)) = &mut self.waiting {
             let room = ready!(room.as_mut().poll(cx));
@@ -271,7 +273,7 @@ impl HttpBody for Arriving {
         };
         let why = status.message();
         self.arrival.late.tell(|more| tracing::warn!(more, "a request was given up: {why}"));
-        // What is left of it is not read any more.
+        // The rest of the request is not read.
         (self.inner, self.waiting, self.room, self.expecting) = (Body::empty(), None, None, false);
         Poll::Ready(Some(Err(status)))
     }
@@ -285,20 +287,20 @@ impl HttpBody for Arriving {
     }
 }
 
-/// Where in the sequence of messages a body is.
+/// The position of a body in its sequence of messages.
 #[derive(Debug, Default)]
 struct Messages {
     header: [u8; HEADER],
-    /// How much of the header is there.
+    /// Number of header bytes that have come.
     have: usize,
-    /// The length of the message whose header is there.
+    /// Length of the message whose header is complete.
     length: usize,
-    /// How much of it is to come.
+    /// Number of bytes of that message that are still to come.
     left: usize,
 }
 
 impl Messages {
-    /// Reads on; returns how many messages have become whole.
+    /// Advances over data; returns the number of messages that became complete.
     fn feed(&mut self, mut data: &[u8]) -> usize {
         let mut finished = 0;
         while data.has_remaining() {
@@ -325,7 +327,8 @@ impl Messages {
         finished
     }
 
-    /// The length of the message that has begun and is not whole; 0 while that is not known.
+    /// Returns the length of the message that has begun and is not complete; 0 while the header is
+    /// incomplete.
     fn under_way(&self) -> Option<usize> {
         (self.have > 0).then_some(self.length)
     }
@@ -336,10 +339,10 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// Patience that is soon at its end.
+    /// A time limit that is soon over.
     const MOMENT: Duration = Duration::from_millis(10);
 
-    /// Gives these pieces, then is silent for ever.
+    /// A body that yields these pieces, and then nothing.
     struct Pieces(VecDeque<Bytes>);
 
     impl HttpBody for Pieces {
@@ -440,7 +443,7 @@ mod tests {
         drop(first);
         next(&mut begin(1)).await.expect("the share is free again");
         assert_eq!(arrival.room.available_permits(), MAX_MESSAGE * 4 / UNIT);
-        // Small ones count against the share alone.
+        // Small messages count only against the share.
         let small = message(SMALL);
         let mut some: Vec<_> =
             (0..MAX_MESSAGE / SMALL).map(|_| arriving_from(Some(1), &arrival, &[&small[..8]])).collect();

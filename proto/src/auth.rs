@@ -1,13 +1,13 @@
-//! Who is asking: tokens for people and daemons, credentials for steps, and the key that signs both.
+//! Authentication: tokens of users and daemons, credentials of steps, and their signatures.
 //!
 //! A token is `CLAIMS.SIGNATURE`, both in URL-safe base64 without padding; the claims are a serialized
 //! [`TokenClaims`], the signature is HMAC-SHA256. Without keys (`auth.method = "none"`, loopback only) the
-//! signature is empty. A credential is a serialized [`StepCredential`], followed by the HMAC-SHA256 of its SHA-256 by
-//! every valid key and one byte that says how many these are. What is signed begins with its purpose, so that neither
-//! can pass for the other.
+//! signature is empty. A credential is a serialized [`StepCredential`], followed by the HMAC-SHA256 of its
+//! SHA-256 with every valid key, and one byte with the number of signatures. Signed data begin with their
+//! purpose, so that neither kind can pass for the other.
 //!
-//! A call to a node carries the [`pass`] of its credential in the metadata, so that the node need not read a body to know
-//! that somebody may speak.
+//! A call to a node carries the [`pass`] of its credential in the metadata, so that the node can authenticate
+//! the call before it reads the body.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -19,66 +19,67 @@ use tonic::metadata::MetadataMap;
 use crate::keys::{ClusterKey, ClusterKeys};
 use crate::v1::{PeerPass, StepCredential, TokenClaims};
 
-/// How long a token for a person is good, in seconds.
+/// Lifetime of a user's token, in seconds.
 pub const TOKEN_SECONDS: i64 = 300;
-/// The code of a refusal because of a token that is not accepted.
+/// The error code of a token that is not accepted.
 pub const BAD_TOKEN: &str = "ESLURM_AUTH_CRED_INVALID";
-/// The scheme of the `authorization` metadata.
+/// The scheme of the `authorization` metadata for tokens.
 pub const SCHEME: &str = "Spur ";
-/// The scheme for a step's pass, where a node asks for one.
+/// The scheme of the `authorization` metadata for a step's pass, in calls to a node.
 pub const STEP_SCHEME: &str = "Spur-Step ";
-/// The scheme for the pass of another node.
+/// The scheme of the `authorization` metadata for the pass of another node.
 pub const PEER_SCHEME: &str = "Spur-Peer ";
 
 const SIGNATURE_BYTES: usize = 32;
 const TOKEN_PURPOSE: &[u8] = b"spur token v1\0";
 const CREDENTIAL_PURPOSE: &[u8] = b"spur step credential v2\0";
-/// How many signatures of a credential are looked at.
+/// Largest number of signatures of a credential that are checked.
 const SIGNATURES: usize = 2;
 const TOKEN: &str = "token";
 const CREDENTIAL: &str = "credential";
 const PEER_PURPOSE: &[u8] = b"spur peer pass v2\0";
 const PEER: &str = "pass";
 
-/// Why a token or a credential is not accepted.
+/// The reason why a token, a credential or a pass is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
     /// The call carries none.
     #[error("no {what}: the call carries no `authorization: {scheme}…`")]
     Missing {
-        /// Token or credential.
+        /// `token`, `credential` or `pass`.
         what: &'static str,
-        /// How it is announced.
+        /// The expected scheme.
         scheme: &'static str,
     },
-    /// It is not of the form that is read here.
+    /// The text or the bytes do not have the expected form.
     #[error("malformed {0}")]
     Malformed(&'static str),
-    /// It was not signed with this cluster's key.
+    /// No valid key of this cluster made the signature.
     #[error("{0} not signed with this cluster's key")]
     BadSignature(&'static str),
-    /// It was good once.
+    /// The lifetime is over.
     #[error("{what} expired {seconds} s ago; check that the clocks of the hosts agree")]
     Expired {
-        /// Token or credential.
+        /// `token`, `credential` or `pass`.
         what: &'static str,
-        /// Since when.
+        /// Seconds since the end of the lifetime.
         seconds: i64,
     },
 }
 
 impl ClusterKeys {
-    /// A signed token for these claims.
+    /// Returns a token for these claims, signed with the key in use.
     pub fn mint(&self, claims: &TokenClaims) -> String {
         let claims = claims.encode_to_vec();
         let signature = mac(&self.all()[0], TOKEN_PURPOSE, &claims).finalize().into_bytes();
         format!("{}.{}", BASE64.encode(&claims), BASE64.encode(signature))
     }
 
-    /// What a token says, if it was signed with a valid key and has not expired at `now` (epoch seconds).
+    /// Returns the claims of a token that was signed with a valid key and has not expired at `now`, in
+    /// seconds since the Unix epoch.
     ///
     /// # Errors
-    /// Anything but a good token.
+    /// Any token but a valid one.
     pub fn verify(&self, token: &str, now: i64) -> Result<TokenClaims, AuthError> {
         let (claims, signature) = split(token, TOKEN)?;
         let mut macs = self.all().iter().map(|key| mac(key, TOKEN_PURPOSE, &claims));
@@ -88,9 +89,9 @@ impl ClusterKeys {
         read_claims(&claims, now)
     }
 
-    /// A signed credential for a step.
+    /// Returns a credential signed with every valid key.
     ///
-    /// Every valid key signs it: a node that has not heard of a new key yet believes the old one.
+    /// A node that does not have a new key yet accepts the signature of the old one.
     pub fn seal(&self, credential: &StepCredential) -> Vec<u8> {
         let body = credential.encode_to_vec();
         let digest = Sha256::digest(&body);
@@ -99,28 +100,30 @@ impl ClusterKeys {
         assemble(body, &signatures)
     }
 
-    /// What a credential says, if it was signed with a valid key. Whether it still allows a launch is for the node
-    /// to judge; a step that runs may be attached to for as long as it does.
+    /// Returns the content of a credential that was signed with a valid key.
+    ///
+    /// The node decides whether the credential still allows a launch. A client may attach to a step as long
+    /// as the step runs.
     ///
     /// # Errors
-    /// Anything but a good credential.
+    /// Any credential but a valid one.
     pub fn open(&self, sealed: &[u8]) -> Result<StepCredential, AuthError> {
         let (body, signatures) = take_apart(sealed)?;
         self.any_of(CREDENTIAL_PURPOSE, CREDENTIAL, &Sha256::digest(body), signatures)?;
         read_credential(body)
     }
 
-    /// What a pass says, if it was signed with a valid key.
+    /// Checks a pass that was signed with a valid key.
     ///
     /// # Errors
-    /// Anything but a good pass.
+    /// Any pass but a valid one.
     pub fn passed(&self, pass: &str) -> Result<Pass, AuthError> {
         let (digest, signatures) = split(pass, CREDENTIAL)?;
         self.any_of(CREDENTIAL_PURPOSE, CREDENTIAL, &digest, &signatures)?;
         Ok(Pass(digest))
     }
 
-    /// A pass from a node to the first one of a step, signed by every valid key.
+    /// Returns a pass from a node to the first node of a step, signed with every valid key.
     pub fn peer_pass(&self, pass: &PeerPass) -> String {
         let body = pass.encode_to_vec();
         let macs = self.all().iter().map(|key| mac(key, PEER_PURPOSE, &body));
@@ -128,17 +131,18 @@ impl ClusterKeys {
         format!("{}.{}", BASE64.encode(&body), BASE64.encode(signatures))
     }
 
-    /// What such a pass says, if it was signed with a valid key and has not expired at `now` (epoch seconds).
+    /// Returns the content of a node's pass that was signed with a valid key and has not expired at `now`, in
+    /// seconds since the Unix epoch.
     ///
     /// # Errors
-    /// Anything but a good pass.
+    /// Any pass but a valid one.
     pub fn open_peer_pass(&self, pass: &str, now: i64) -> Result<PeerPass, AuthError> {
         let (body, signatures) = split(pass, PEER)?;
         self.any_of(PEER_PURPOSE, PEER, &body, &signatures)?;
         read_peer_pass(&body, now)
     }
 
-    /// Whether one of these is a signature of a message by a valid key.
+    /// Checks that one of the signatures is by a valid key.
     fn any_of(
         &self,
         purpose: &[u8],
@@ -150,23 +154,23 @@ impl ClusterKeys {
             let mut macs = self.all().iter().map(|key| mac(key, purpose, message));
             macs.any(|mac| mac.verify_slice(signature).is_ok())
         };
-        // Nobody has more keys than two.
+        // A cluster has at most two keys.
         let mut signatures = signatures.chunks(SIGNATURE_BYTES).take(SIGNATURES);
         if signatures.any(good) { Ok(()) } else { Err(AuthError::BadSignature(what)) }
     }
 }
 
-/// The short form of a credential, which goes ahead of it with the call: its digest, and the signatures of that.
+/// The short form of a credential that a call carries in its metadata: the digest with its signatures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass(Vec<u8>);
 
 impl Pass {
-    /// Whether this is the credential that it was made of.
+    /// True if the pass was made of this credential.
     pub fn is_for(&self, sealed: &[u8]) -> bool {
         take_apart(sealed).is_ok_and(|(body, _)| *self.0 == *Sha256::digest(body))
     }
 
-    /// What a pass says, whoever signed it or did not: only for clusters that use no keys.
+    /// Reads a pass without checking signatures, for clusters without keys.
     ///
     /// # Errors
     /// A malformed pass.
@@ -175,7 +179,7 @@ impl Pass {
     }
 }
 
-/// The pass of a credential: whoever has the one can make the other.
+/// Returns the pass of a credential; only a holder of the credential can make it.
 ///
 /// # Errors
 /// A malformed credential.
@@ -184,12 +188,12 @@ pub fn pass(sealed: &[u8]) -> Result<String, AuthError> {
     Ok(format!("{}.{}", BASE64.encode(Sha256::digest(body)), BASE64.encode(signatures)))
 }
 
-/// A pass to the first node of a step without a signature, for clusters that use no keys.
+/// Returns a pass to the first node of a step without signatures, for clusters without keys.
 pub fn unsigned_peer_pass(pass: &PeerPass) -> String {
     format!("{}.", BASE64.encode(pass.encode_to_vec()))
 }
 
-/// What such a pass says, whoever signed it or did not: only for clusters that use no keys.
+/// Reads a node's pass without checking signatures, for clusters without keys.
 ///
 /// # Errors
 /// A malformed or expired pass.
@@ -204,12 +208,12 @@ fn read_peer_pass(body: &[u8], now: i64) -> Result<PeerPass, AuthError> {
     Ok(pass)
 }
 
-/// A credential without a signature, for clusters that use no keys.
+/// Returns a credential without signatures, for clusters without keys.
 pub fn unsealed(credential: &StepCredential) -> Vec<u8> {
     assemble(credential.encode_to_vec(), &[])
 }
 
-/// What a credential says, whoever signed it or did not: only for clusters that use no keys.
+/// Reads a credential without checking signatures, for clusters without keys.
 ///
 /// # Errors
 /// A malformed credential.
@@ -217,14 +221,14 @@ pub fn open_unverified(sealed: &[u8]) -> Result<StepCredential, AuthError> {
     read_credential(take_apart(sealed)?.0)
 }
 
-/// A credential: what it says, its signatures, and how many there are.
+/// Assembles a credential: content, signatures, and the number of signatures.
 fn assemble(mut body: Vec<u8>, signatures: &[u8]) -> Vec<u8> {
     body.extend_from_slice(signatures);
     body.push(u8::try_from(signatures.len() / SIGNATURE_BYTES).expect("there are at most two keys"));
     body
 }
 
-/// What a credential says, and its signatures.
+/// Splits a credential into its content and its signatures.
 fn take_apart(sealed: &[u8]) -> Result<(&[u8], &[u8]), AuthError> {
     let malformed = AuthError::Malformed(CREDENTIAL);
     let Some((&count, rest)) = sealed.split_last() else { return Err(malformed) };
@@ -245,12 +249,12 @@ fn mac(key: &ClusterKey, purpose: &[u8], message: &[u8]) -> Hmac<Sha256> {
     mac
 }
 
-/// A token without a signature, for clusters that use no keys.
+/// Returns a token without a signature, for clusters without keys.
 pub fn unsigned(claims: &TokenClaims) -> String {
     format!("{}.", BASE64.encode(claims.encode_to_vec()))
 }
 
-/// What a token says, whoever signed it or did not: only for clusters that use no keys.
+/// Reads a token without checking the signature, for clusters without keys.
 ///
 /// # Errors
 /// A malformed or expired token.
@@ -259,26 +263,26 @@ pub fn read_unverified(token: &str, now: i64) -> Result<TokenClaims, AuthError> 
     read_claims(&claims, now)
 }
 
-/// The token that a call carries.
+/// Returns the token that a call carries.
 ///
 /// # Errors
-/// A call without one.
+/// A call without a token.
 pub fn token_of(metadata: &MetadataMap) -> Result<&str, AuthError> {
     authorization(metadata, SCHEME, TOKEN)
 }
 
-/// The pass that a call carries.
+/// Returns the pass that a client's call carries.
 ///
 /// # Errors
-/// A call without one.
+/// A call without a pass.
 pub fn pass_of(metadata: &MetadataMap) -> Result<&str, AuthError> {
     authorization(metadata, STEP_SCHEME, CREDENTIAL)
 }
 
-/// The pass that a call of another node carries.
+/// Returns the pass that another node's call carries.
 ///
 /// # Errors
-/// A call without one.
+/// A call without a pass.
 pub fn peer_pass_of(metadata: &MetadataMap) -> Result<&str, AuthError> {
     authorization(metadata, PEER_SCHEME, PEER)
 }
@@ -294,7 +298,7 @@ fn authorization<'a>(
     text.strip_prefix(scheme).map(str::trim).ok_or(missing)
 }
 
-/// Two things in base64 with a dot between them.
+/// Decodes two base64 texts with a dot between them.
 fn split(text: &str, what: &'static str) -> Result<(Vec<u8>, Vec<u8>), AuthError> {
     let part = |text: &str| BASE64.decode(text).map_err(|_| AuthError::Malformed(what));
     let (first, second) = text.split_once('.').ok_or(AuthError::Malformed(what))?;

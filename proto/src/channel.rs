@@ -1,4 +1,4 @@
-//! How one end reaches another: addresses, time limits and message limits that all of Spur agrees on.
+//! Outgoing connections: addresses, and the limits on time and size that all parts of Spur share.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -24,99 +24,103 @@ use tower::Service;
 use crate::keys::{PublicKey, RoleKey};
 use crate::tls::{self, ClientConfig};
 
-/// How long a connection may take to come up.
+/// Longest time to establish a connection.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long it may take until another daemon of this host hands out tokens in the place of one that has died; each looks
+/// Time for another daemon of this host to take over the socket for tokens from one that has died; each looks
 /// every second.
 const TAKEOVER: Duration = Duration::from_secs(3);
-/// How long an answer may take that needs nothing but the other end.
+/// Longest wait for an answer that depends on the peer alone.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(60);
-/// After how much silence the other end is asked whether it is still there; so often, too, a call that waits is
-/// kept from being taken for dead.
+/// Silence after which a peer is asked for a sign of life; also the interval at which a waiting call sends
+/// one.
 pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
-/// How long it may take to answer that.
+/// Longest wait for the answer to that.
 pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The wait for an answer of one of several controllers before the next one is dialled as well.
+/// Wait for an answer of one of several controllers before the next one is dialled as well.
 const NEXT_DIAL: Duration = Duration::from_millis(300);
-/// The keep-alive interval and its timeout, in that order, where another controller may have to be found.
+/// Keep-alive interval and time-out where another controller may have to be found.
 const KEEP_ALIVE_AMONG: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(3));
 
-/// What one stream may send ahead of its reader, in bytes: some two hundred jobs of the usual size.
+/// Flow-control window of one stream, in bytes: some two hundred jobs of the usual size.
 pub const STREAM_WINDOW: u32 = 1 << 20;
-/// What all streams of a connection may send ahead together.
+/// Flow-control window of all streams of a connection together, in bytes.
 pub const CONNECTION_WINDOW: u32 = 2 << 20;
 
-/// The largest frame that the controller takes, in bytes: what a client of a stream encodes at once (32 KiB and a job) goes
-/// into one, and is read at once.
+/// Largest frame that the controller accepts, in bytes. A client of a stream encodes at most 32 KiB and one
+/// job at once, so that its output fits into one frame and is read at once.
 pub const FRAME_BYTES: u32 = 64 << 10;
 
-/// The largest script that a job may have, in bytes.
+/// Largest script of a job, in bytes.
 pub const MAX_SCRIPT: usize = 4 << 20;
-/// The largest environment that a job may have, in bytes.
+/// Largest environment of a job, in bytes.
 pub const MAX_ENVIRONMENT: usize = 8 << 20;
-/// The largest message either end takes: a script, an environment and room for the rest of a job.
+/// Largest message that either end accepts, in bytes: a script, an environment, and 4 MiB for the rest of a
+/// job.
 pub const MAX_MESSAGE: usize = MAX_SCRIPT + MAX_ENVIRONMENT + (4 << 20);
-/// The largest message that the controller sends: what it says of a job is little more than what it was told.
+/// Largest message that the controller sends, in bytes; a job in a reply is little larger than its
+/// submission.
 pub const MAX_REPLY: usize = 4 * MAX_MESSAGE;
 
-/// How to reach others, and whom to believe there.
+/// The way to connect: the expected keys or certificates, and the own key.
 #[derive(Clone, Debug)]
 pub struct Dialer {
-    /// `None` where the cluster uses no keys.
+    /// TLS settings; `None` in a cluster without keys.
     tls: Option<Arc<ClientConfig>>,
-    /// Who is asked for.
+    /// The server name in the handshake.
     name: ServerName<'static>,
-    /// True if other controllers may answer in the place of the connected one.
+    /// True if other controllers may answer in place of this one.
     among_several: bool,
 }
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DialError {
-    /// The address is none.
+    /// The text is not an address.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// Whoever answers there would be believed.
+    /// The address is not on loopback, and without keys any server there would be trusted.
     #[error(
         "{0} is not on this host: with [auth] method = \"none\" whoever answers is believed, so only loopback is dialled; \
          use method = \"key\""
     )]
     Afar(HostPort),
-    /// Nobody answers, or somebody else than was asked for.
+    /// No server answers, or a server without the expected key or certificate.
     #[error("{0}")]
     Unreachable(String),
 }
 
 impl Dialer {
-    /// Believes whoever answers, on loopback alone: for clusters that use no keys.
+    /// Returns a dialer for clusters without keys: it trusts any server, and connects on loopback only.
     pub fn believing() -> Dialer {
         Dialer { tls: None, name: server_name("loopback.spur".to_owned()), among_several: false }
     }
 
-    /// Expects one of these keys, and shows its own if it has one.
+    /// Returns a dialer that accepts servers with one of these keys, and shows `own` if there is one.
     pub fn expecting(keys: &[PublicKey], own: Option<RoleKey>) -> Dialer {
         let name = keys.first().map_or("none.spur".to_owned(), PublicKey::server_name);
         Dialer { tls: Some(tls::client(keys.to_vec(), own)), name: server_name(name), among_several: false }
     }
 
-    /// Expects a certificate, as `config` says; `name` is the name that is asked for.
+    /// Returns a dialer that accepts certificates as `config` says, and asks for the server `name`.
     pub fn certified(config: Arc<ClientConfig>, name: &str) -> Dialer {
         Dialer { tls: Some(config), name: server_name(name.to_owned()), among_several: false }
     }
 
-    /// Connects. The other end may still refuse: whoever has an answer knows that it has not.
+    /// Connects. The server may still refuse a client's key: only an answer shows that it has not.
     ///
     /// # Errors
-    /// Nobody there, or not who was asked for.
+    /// Fails if no server answers, or one without the expected key.
     pub async fn connect(&self, address: &HostPort) -> Result<Channel, DialError> {
         let (endpoint, connector) = (self.endpoint(address)?, self.connector(address));
         let connected = endpoint.connect_with_connector(connector).await;
         connected.map_err(|error| DialError::Unreachable(crate::client::innermost(&error)))
     }
 
-    /// Connects to one of several controllers: to the one with the number `first`, unless another one answers sooner that is
-    /// dialled 300 ms later, or as soon as a dial has failed. Returns the number of the one that answered.
+    /// Connects to one of several controllers, and returns its index with the connection.
+    ///
+    /// The controller `first` is dialled first. The next one is dialled when 300 ms have passed without an
+    /// answer, or at once after a failed dial; the first to answer wins.
     ///
     /// # Errors
     /// The error of the last dial, if every dial failed.
@@ -156,10 +160,10 @@ impl Dialer {
         }
     }
 
-    /// Connects when something is asked for the first time.
+    /// Returns a channel that connects on its first call.
     ///
     /// # Errors
-    /// An address that nothing can connect to.
+    /// Fails if the address is not valid or not allowed.
     pub fn connect_lazily(&self, address: &HostPort) -> Result<Channel, DialError> {
         Ok(self.endpoint(address)?.connect_with_connector_lazy(self.connector(address)))
     }
@@ -199,11 +203,11 @@ impl Dialer {
 }
 
 fn server_name(name: String) -> ServerName<'static> {
-    // Names of certificates were looked at when they were read; they may be addresses.
+    // Names of certificates were checked when they were read, and may be addresses.
     ServerName::try_from(name).unwrap_or(ServerName::IpAddress(IpAddr::from(Ipv4Addr::LOCALHOST).into()))
 }
 
-/// In words what is most often the matter.
+/// Explains TLS errors in terms of their usual cause.
 fn explain(error: io::Error) -> io::Error {
     use rustls::{CertificateError, Error};
     let Some(cause) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else { return error };
@@ -218,7 +222,7 @@ fn explain(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), text)
 }
 
-/// A connection that was opened.
+/// An established connection.
 #[derive(Debug)]
 enum Wire {
     Plain(TcpStream),
@@ -279,16 +283,18 @@ impl AsyncWrite for Wire {
     }
 }
 
-/// An address that nothing can connect to.
+/// The error of a text that is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot connect to `{0}`: it is no address")]
 pub struct AddressError(pub String);
 
-/// Connects to a Unix socket that is served by root, this user or one of these others; who serves it is asked of the
-/// kernel. A connection that has ended is not made again: somebody else may serve the socket by then, who serves less.
+/// Connects to a Unix socket whose server, according to the kernel, is root, this user or one of `others`.
+///
+/// An ended connection is not made again: by then another daemon may serve the socket, without the
+/// controller's services.
 ///
 /// # Errors
-/// Nobody there, or somebody else.
+/// Fails if no server answers, or one of another user.
 pub async fn connect_locally(path: &Path, others: &[u32]) -> Result<Channel, DialError> {
     let trusted = [&[0, rustix::process::geteuid().as_raw()], others].concat();
     let connector = {
@@ -316,13 +322,13 @@ pub async fn connect_locally(path: &Path, others: &[u32]) -> Result<Channel, Dia
     connected.map_err(|error| DialError::Unreachable(crate::client::innermost(&error)))
 }
 
-/// Whether an address is one of this host's: only to these can a socket be bound.
+/// True if the address belongs to this host: only then can a socket be bound to it.
 pub async fn is_local(address: &HostPort) -> bool {
     let found = tokio::net::lookup_host((address.host.as_str(), 0)).await;
     found.is_ok_and(|mut found| found.next().is_some_and(|at| UdpSocket::bind((at.ip(), 0)).is_ok()))
 }
 
-/// Connects to a socket. Where a daemon has ended that served it, another one of this host takes its place.
+/// Connects to a Unix socket, and waits a moment for another daemon if the one that served it has ended.
 async fn connect_to_socket(path: &Path) -> io::Result<UnixStream> {
     let stream = UnixStream::connect(path).await;
     let was_served = |error: &io::Error| match error.kind() {

@@ -1,9 +1,9 @@
-//! A client's way to the controller: finds the one that answers, says who is asking, and asks again where that
-//! is safe.
+//! A client's connection to the controller: finds the leader, authenticates, and repeats calls where that is
+//! safe.
 //!
-//! A request that changes something carries an id that stays the same however often it is asked, so a reply
-//! that was lost on the way costs nothing but time. What the controller refuses is never asked again; what it
-//! could not take (no connection, a connection that broke, a queue that is full) is, for [`PATIENCE`].
+//! A request that changes the cluster carries an id that stays the same in every repetition, so a lost reply
+//! costs only time. A refusal is final. A call that failed otherwise (no connection, a broken connection, a
+//! full queue) is repeated, for [`PATIENCE`].
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,73 +36,75 @@ use crate::v1::{
 };
 use crate::v1::{MintTokenRequest, TokenClaims};
 
-/// For how long a controller that cannot be reached, or is busy, is asked again.
+/// Time for which a call to an unreachable controller is repeated.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The time for which a command tries to reach one of several controllers, as one of them may have to take over first.
+/// Time for which a call to one of several controllers is repeated, as one of them may have to take over
+/// first.
 pub const PATIENCE_AMONG: Duration = Duration::from_secs(60);
 
-/// Jobs that a command names in one request: many more than these are asked for in several, between which others are
-/// served.
+/// Number of jobs that a command names in one request. Many more are split into several requests, between
+/// which other users are served.
 pub const JOBS_AT_ONCE: usize = 1000;
 
-/// For how long one that is busy is asked again: it serves others meanwhile, or too much of ours.
+/// Time for which a call to a busy controller is repeated: it serves others meanwhile, or too many calls of
+/// this user.
 pub const BUSY_PATIENCE: Duration = Duration::from_secs(300);
 
-/// How long a daemon of this host may take to give a token, and how often one is asked for.
+/// Longest wait for a token from a daemon of this host, and the number of attempts.
 const MINT_TIMEOUT: Duration = Duration::from_secs(7);
 const MINT_TRIES: u32 = 3;
 
-/// How long is waited before a call is made again: at first, and at most.
+/// First and longest pause before a call is repeated.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// A call that has come to nothing for so long is told of.
+/// Time without success after which the user is told about a call.
 const TELL_AFTER: Duration = Duration::from_millis(500);
-/// A token that expires sooner than this is not used any more, in seconds.
+/// Remaining lifetime below which a token is not used any more, in seconds.
 const TOKEN_MARGIN: i64 = 30;
 
-/// The controller's service, with who is asking already in every call.
+/// The controller's service, with the token in every call.
 pub type Controller = ControllerClient<InterceptedService<Channel, Introduction>>;
 
-/// How a client says who it is, and learns whom to say it to.
+/// The way in which a client authenticates.
 #[derive(Clone, Debug)]
 pub enum Identity {
-    /// Gets tokens from the daemon behind a Unix socket, which asks the kernel.
+    /// Tokens come from the daemon behind a Unix socket, which gets the user from the kernel.
     Socket {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// Who may serve it, beside root and this user.
+        /// Users who may serve the socket, beside root and this user.
         served_by: Vec<u32>,
-        /// Where controllers are known by certificates, not by the keys that the daemon tells.
+        /// Dialer for controllers that are known by certificates; `None` for keys that the daemon names.
         certified: Option<Dialer>,
     },
-    /// Says so itself, as whoever has the cluster's keys can.
+    /// The client signs its own tokens with the cluster's keys.
     Keys(Arc<ClusterKeys>, TokenClaims),
-    /// Says so itself, where the cluster uses no keys.
+    /// The client makes unsigned tokens, in a cluster without keys.
     Unsigned(TokenClaims),
 }
 
-/// Why a call came to nothing.
+/// The reason why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// The controller has said no.
+    /// The controller has refused the request.
     #[error("{message}")]
     Refused {
         /// Slurm's name of the error, e.g. `ESLURM_INVALID_PARTITION_NAME`.
         code: String,
-        /// The sentence for people.
+        /// The sentence for the user.
         message: String,
     },
-    /// The controller is there but cannot take requests now.
+    /// The controller answers, but accepts no requests at the moment.
     #[error("Slurm controller is busy: {0}")]
     Busy(String),
-    /// The controller is there, and its database does not answer.
+    /// The controller answers, but its database does not.
     #[error("Slurm controller is busy: {0}")]
     Away(String),
-    /// The controller that was asked does not lead.
+    /// The controller that was asked is not the leader.
     #[error("Unable to contact slurm controller (connect failure): {message}")]
     Standby {
-        /// Where the leader is, as far as the standby knows.
+        /// The leader's address, if the standby knows it.
         leader: Option<String>,
         /// The standby's sentence.
         message: String,
@@ -110,50 +112,50 @@ pub enum CallError {
     /// There is no connection.
     #[error("Unable to contact slurm controller (connect failure) at {address}")]
     Unreachable {
-        /// Who does not answer.
+        /// The address that was dialled.
         address: String,
-        /// What the system said.
+        /// The system's error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The connection broke while the call was under way.
+    /// The connection broke during the call.
     #[error("Unable to contact slurm controller (receive failure) at {address}: {detail}")]
     Broken {
-        /// With whom.
+        /// Address of the peer.
         address: String,
-        /// What is known of it.
+        /// Description of the failure.
         detail: String,
     },
-    /// The controller did not answer.
+    /// The controller did not answer in time.
     #[error("Socket timed out on send/recv operation: {address} did not answer within {} s", waited.as_secs())]
     TimedOut {
-        /// Who.
+        /// Address of the controller.
         address: String,
-        /// For how long that was awaited.
+        /// Time that the client waited.
         waited: Duration,
     },
-    /// The daemon of this host gives no token.
+    /// The daemon of this host gave no token.
     #[error("cannot get a token at {}; is spurd or spurctld running on this host?", socket.display())]
     NoToken {
-        /// Where tokens come from.
+        /// Path of the socket for tokens.
         socket: PathBuf,
-        /// What went wrong.
+        /// The underlying error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The address is none.
+    /// The text is not an address.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// Whoever answers there would be believed.
+    /// The address is not on loopback, and without keys any server there would be trusted.
     #[error(transparent)]
     Afar(DialError),
 }
 
 impl CallError {
-    /// Whether the controller has answered, and said no.
+    /// True if the controller has refused the request.
     pub fn is_refusal(&self) -> bool {
         matches!(self, CallError::Refused { .. })
     }
 
-    /// What a failed call to `address` means.
+    /// Classifies a failed call to `address`.
     pub fn from_status(status: &Status, address: &str) -> CallError {
         if let Some(leader) = refusal::leader_of(status) {
             let (leader, message) = (leader.map(str::to_owned), status.message().to_owned());
@@ -176,7 +178,7 @@ impl CallError {
         }
     }
 
-    /// Whether asking again may help.
+    /// True if repeating the call may help.
     pub fn is_transient(&self) -> bool {
         match self {
             CallError::Busy(_)
@@ -192,7 +194,7 @@ impl CallError {
         }
     }
 
-    /// Slurm's name of the error, if the controller gave one.
+    /// Returns Slurm's name of the error, if the controller gave one.
     pub fn code(&self) -> Option<&str> {
         match self {
             CallError::Refused { code, .. } => Some(code),
@@ -201,9 +203,9 @@ impl CallError {
     }
 }
 
-/// A request that changes something, and is the same one when it is asked again.
+/// A request that changes the cluster, with the same id in every repetition.
 pub trait Mutation: Clone {
-    /// Gives it its id, and says whether it may have been asked before.
+    /// Sets the request's id; `retry` is true if the request may have been handled before.
     fn identify(&mut self, id: Bytes, retry: bool);
 }
 
@@ -240,7 +242,7 @@ mutations!(
     ChangeAccountsRequest,
 );
 
-/// Puts token and protocol version into every call.
+/// Adds token and protocol version to every call.
 #[derive(Clone, Debug)]
 pub struct Introduction {
     authorization: MetadataValue<tonic::metadata::Ascii>,
@@ -248,15 +250,15 @@ pub struct Introduction {
 }
 
 impl Introduction {
-    /// Introduces the owner of `token`.
+    /// Returns an interceptor with this token.
     ///
     /// # Errors
-    /// A token with characters that no token has.
+    /// Fails if the token has characters that metadata cannot carry.
     pub fn new(token: &str) -> Result<Introduction, tonic::metadata::errors::InvalidMetadataValue> {
         Ok(Introduction { authorization: format!("{}{token}", auth::SCHEME).parse()?, takes_old: false })
     }
 
-    /// Accepts old answers of a controller whose database is away.
+    /// Accepts outdated answers of a controller whose database does not answer.
     #[must_use]
     pub fn taking_old_answers(self) -> Introduction {
         Introduction { takes_old: true, ..self }
@@ -275,33 +277,34 @@ impl Interceptor for Introduction {
     }
 }
 
-/// The way to the controller of a cluster, which may be one of several hosts. Clones share what is open.
+/// The connection to the controller of a cluster, which may be on one of several hosts. Clones share open
+/// connections.
 #[derive(Clone)]
 pub struct Connection {
     controllers: Vec<(String, HostPort)>,
-    /// Which of them is asked.
+    /// Index of the controller that is asked.
     current: usize,
     identity: Identity,
-    /// With the end of the token's life, in epoch seconds.
+    /// The open service, with the end of its token's life in seconds since the Unix epoch.
     open: Option<(Controller, i64)>,
     patience: Duration,
-    /// Whom to tell that somebody is waited for.
+    /// Called when a call takes long.
     notice: Option<Notice>,
-    /// Whether old answers are taken: no controller leads, and the database of one is away.
+    /// True if outdated answers are accepted: no controller leads, and the database of one does not answer.
     takes_old: bool,
-    /// Since when answers may be old, in seconds since the Unix epoch, where one said so.
+    /// Seconds since the Unix epoch from which on answers may be outdated, if one said so.
     old_since: Option<i64>,
-    /// Whom to tell that an answer is old, once.
+    /// Called once when an answer is outdated.
     old_notice: Option<OldNotice>,
 }
 
-/// Is told since when an answer may be old, in seconds since the Unix epoch.
+/// Receives the seconds since the Unix epoch from which on an answer may be outdated.
 type OldNotice = Arc<dyn Fn(i64) + Send + Sync>;
 
-/// Is told why something takes long.
+/// Receives the reason why a call takes long.
 type Notice = Arc<dyn Fn(&CallError) + Send + Sync>;
 
-/// Whom to tell that a call takes long, and when.
+/// The notice about a slow call, and the instant at which it is due.
 struct Wait {
     notice: Option<Notice>,
     tell_at: Instant,
@@ -316,10 +319,10 @@ impl Wait {
 }
 
 impl Connection {
-    /// Prepares the way; nothing is connected before the first call.
+    /// Prepares a connection; nothing is dialled before the first call.
     ///
     /// # Errors
-    /// An address that is none, or no address at all.
+    /// Fails without an address.
     pub fn new(controllers: &[HostPort], identity: Identity) -> Result<Connection, CallError> {
         if controllers.is_empty() {
             return Err(AddressError(String::new()).into());
@@ -340,39 +343,39 @@ impl Connection {
         })
     }
 
-    /// The same with another patience; none at all asks every controller once.
+    /// Returns this connection with another time limit for repetitions; zero asks every controller once.
     pub fn with_patience(self, patience: Duration) -> Connection {
         Connection { patience, ..self }
     }
 
-    /// From now on asks again for so long; not at all asks every controller once.
+    /// Sets the time limit for repetitions; zero asks every controller once.
     pub fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }
 
-    /// From now on tells why a call takes long: once for each, when it has waited for half a second for a controller that
-    /// cannot be reached, and goes on waiting.
+    /// Sets the notice about slow calls. It is called once for each call that has waited half a second for an
+    /// unreachable controller and goes on waiting.
     pub fn set_notice(&mut self, notice: impl Fn(&CallError) + Send + Sync + 'static) {
         self.notice = Some(Arc::new(notice));
     }
 
-    /// From now on tells, once, that an answer may be old, and since when, in seconds since the Unix epoch.
+    /// Sets the notice about outdated answers. It is called once, with seconds since the Unix epoch.
     pub fn set_old_notice(&mut self, notice: impl Fn(i64) + Send + Sync + 'static) {
         self.old_notice = Some(Arc::new(notice));
     }
 
-    /// Since when what was read may be old, in seconds since the Unix epoch: the controller's database was away. `None` where
-    /// everything is as it was when it was asked for.
+    /// Returns the seconds since the Unix epoch from which on answers may be outdated, because the
+    /// controller's database does not answer; `None` if all answers are current.
     pub fn old_since(&self) -> Option<i64> {
         self.old_since
     }
 
-    /// How many hosts the controller may be on.
+    /// Returns the number of configured controllers.
     pub fn controllers(&self) -> usize {
         self.controllers.len()
     }
 
-    /// A connection to each of these hosts alone.
+    /// Returns a separate connection to each controller.
     pub fn each(&self) -> Vec<Connection> {
         let alone = |controller: &(String, HostPort)| Connection {
             controllers: vec![controller.clone()],
@@ -383,15 +386,15 @@ impl Connection {
         self.controllers.iter().map(alone).collect()
     }
 
-    /// The address of the controller that is asked.
+    /// Returns the address of the controller that is asked.
     pub fn address(&self) -> &str {
         &self.controllers[self.current].0
     }
 
-    /// Asks for something that changes nothing, or opens a stream of it.
+    /// Makes a call that changes nothing, or opens a stream.
     ///
     /// # Errors
-    /// A refusal, or the last failure when patience ran out.
+    /// A refusal, or the last failure when the time limit is over.
     pub async fn read<Q: Clone, A>(
         &mut self,
         request: Q,
@@ -400,10 +403,11 @@ impl Connection {
         self.repeat((Some(CALL_TIMEOUT), true), |_| request.clone(), call).await
     }
 
-    /// Asks for a list, and reads it to its end. One that breaks off is asked for anew for as long as patience lasts.
+    /// Reads a list to its end. A list that breaks off is read again from its beginning, within the time
+    /// limit.
     ///
     /// # Errors
-    /// A refusal, or the last failure when patience ran out.
+    /// A refusal, or the last failure when the time limit is over.
     pub async fn list<Q: Clone, A>(
         &mut self,
         request: Q,
@@ -426,10 +430,10 @@ impl Connection {
         }
     }
 
-    /// Asks for a change; it is made once however often it had to be asked for.
+    /// Makes a change, which takes effect once however often the call is repeated.
     ///
     /// # Errors
-    /// A refusal, or the last failure when patience ran out.
+    /// A refusal, or the last failure when the time limit is over.
     pub async fn change<Q: Mutation, A>(
         &mut self,
         request: Q,
@@ -438,10 +442,10 @@ impl Connection {
         self.repeat((Some(CALL_TIMEOUT), false), identified(request), call).await
     }
 
-    /// Like [`Connection::change`] for what may have to wait for others; only a lost connection ends it.
+    /// Makes a change that may have to wait for other users, without a time limit for the answer.
     ///
     /// # Errors
-    /// A refusal, or the last failure when patience ran out.
+    /// A refusal, or the last failure when the time limit is over.
     pub async fn change_when_possible<Q: Mutation, A>(
         &mut self,
         request: Q,
@@ -450,7 +454,7 @@ impl Connection {
         self.repeat((None, false), identified(request), call).await
     }
 
-    /// The next message of a stream, `None` at its end.
+    /// Returns the next message of a stream, `None` at its end.
     ///
     /// # Errors
     /// A refusal or a broken connection.
@@ -479,7 +483,7 @@ impl Connection {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            // A token of a key that was valid when it was fetched; a new one is of the key that is.
+            // The token was signed with a key that is no longer valid; a new token uses a valid one.
             let outdated = known && error.code() == Some(auth::BAD_TOKEN);
             if outdated {
                 self.open = None;
@@ -502,7 +506,7 @@ impl Connection {
             }
             self.open = None;
             if matches!(error, CallError::Broken { .. }) {
-                // It was there until a moment ago: the time of the call itself is no time spent in vain.
+                // The controller was alive until a moment ago, so the time of the call itself does not count.
                 give_up += begun.elapsed();
             }
             attempt += 1;
@@ -540,7 +544,7 @@ impl Connection {
         }
     }
 
-    /// The number of the controller that leads, where a standby has said so.
+    /// Returns the index of the leading controller, if a standby has named it.
     fn leader_of(&self, error: &CallError) -> Option<usize> {
         let CallError::Standby { leader: Some(leader), .. } = error else { return None };
         self.controllers.iter().position(|(address, _)| address == leader)
@@ -580,7 +584,7 @@ impl Connection {
             notice(since);
         }
         if self.takes_old && self.old_since.is_none() {
-            // The next call asks for what is so now, with another introduction.
+            // The next call asks for current answers again, with a new interceptor.
             (self.takes_old, self.open) = (false, None);
         }
         Ok(answer.into_inner())
@@ -622,7 +626,7 @@ impl Connection {
         Ok(controller)
     }
 
-    /// A token, and the way to whom it may be shown.
+    /// Returns a token, and the way to the controller that may see it.
     async fn introduced(&self) -> Result<Introduced, CallError> {
         match &self.identity {
             Identity::Unsigned(claims) => {
@@ -651,14 +655,14 @@ impl Connection {
                     tries += 1;
                     match timeout(MINT_TIMEOUT, minted()).await {
                         Ok(minted) => break minted,
-                        // Another daemon of this host takes the place of one that stands still.
+                        // Another daemon of this host takes over from one that does not respond.
                         Err(_) if tries < MINT_TRIES => {}
                         Err(_) => break Err("no answer".into()),
                     }
                 };
                 let (minted, channel) = minted.map_err(failed)?;
                 let (token, expires) = (minted.token, minted.expires);
-                // Where it shows a certificate, it is known by nothing else.
+                // A controller with a certificate is recognised by nothing else.
                 let address = &self.controllers[self.current].1;
                 let is_at_socket =
                     minted.controller_port == u32::from(address.port) && is_local(address).await;
@@ -678,23 +682,23 @@ impl Connection {
     }
 }
 
-/// What a connection begins with.
+/// A token with the way to the controller.
 struct Introduced {
     token: String,
-    /// Epoch seconds.
+    /// End of the token's life, in seconds since the Unix epoch.
     expires: i64,
     way: Way,
 }
 
 /// The way to the controller.
 enum Way {
-    /// It is where the token came from.
+    /// The controller is behind the socket from which the token came.
     Open(Channel),
     Dial(Dialer),
 }
 
 fn identified<Q: Mutation>(request: Q) -> impl Fn(bool) -> Q {
-    // Ids that begin with the time lie side by side where the controller keeps them.
+    // Ids that begin with the time are adjacent in the controller's index.
     let id = Bytes::copy_from_slice(Uuid::now_v7().as_bytes());
     move |retry| {
         let mut request = request.clone();
@@ -703,7 +707,7 @@ fn identified<Q: Mutation>(request: Q) -> impl Fn(bool) -> Q {
     }
 }
 
-/// What went wrong with a call that nobody refused.
+/// Describes the failure of a call that was not refused.
 pub fn detail(status: &Status) -> String {
     match std::error::Error::source(status) {
         Some(source) => innermost(source),
@@ -711,7 +715,7 @@ pub fn detail(status: &Status) -> String {
     }
 }
 
-/// The text of the error at the bottom: what the system said, without the layers above it.
+/// Returns the text of the innermost error: the system's words, without the layers above.
 pub fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {

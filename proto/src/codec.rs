@@ -1,5 +1,5 @@
-//! The codec of the services: prost's, except that the lists of a request are counted before the request is decoded
-//! ([`lists`](crate::lists)).
+//! The codec of the services: prost's, except that the lists of a request are counted before the request is
+//! decoded ([`lists`](crate::lists)).
 
 use std::marker::PhantomData;
 
@@ -37,10 +37,10 @@ impl<T: Message + Send + 'static, U: Message + Default + Send + 'static> Codec f
     }
 }
 
-/// Decodes `U`.
+/// Decodes `U` after a check of its lists.
 #[derive(Debug)]
 pub(crate) struct BoundedDecoder<U> {
-    /// `None` for a message without lists that are bounded.
+    /// The lists of the message; `None` for a message without bounded lists.
     shape: Option<&'static Shape>,
     message: PhantomData<U>,
 }

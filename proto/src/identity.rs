@@ -1,10 +1,9 @@
-//! Tokens for the people on this host, and whom they may show them to: who connects to the socket is asked of the
-//! kernel, not of the caller.
+//! The Unix socket at which a host's daemon hands out tokens; the kernel names the user who connects.
 //!
-//! Every daemon may hand them out. Of those on one host the first does, and the others leave it to that one until it is
-//! gone, or does not answer; then the next does. A controller takes the socket for itself when it starts, and again from a
-//! node's daemon that had it in the meantime, and has its other services there, too: what does not leave the host needs no
-//! TLS.
+//! Every daemon may serve the socket. The first on a host does, and the others wait until that daemon is gone
+//! or does not answer. A controller that starts takes the socket, and later takes it back from a node's
+//! daemon. A controller offers its other services at the socket, too: connections that do not leave the host
+//! need no TLS.
 
 use std::ffi::CString;
 use std::future::Future;
@@ -33,28 +32,29 @@ use crate::v1;
 use crate::v1::identity_client::IdentityClient;
 use crate::v1::identity_server::{Identity, IdentityServer};
 
-/// How often a socket is looked at that another daemon has, or that may have been taken away.
+/// Interval at which a daemon checks a socket that another daemon serves, or that may have been replaced.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long a daemon that has the socket may take to answer.
+/// Longest wait for an answer of the daemon that serves the socket.
 const ANSWER: Duration = Duration::from_secs(5);
-/// What a client of HTTP/2 begins with (RFC 9113, 3.4), and empty settings: the server answers with its own.
+/// The preface of an HTTP/2 client (RFC 9113, 3.4) with empty settings, which a server answers with its own
+/// settings.
 const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-/// What large requests may take on their way to a daemon that hands out tokens alone, in bytes.
+/// Memory for large requests to a daemon that only hands out tokens, in bytes.
 const ARRIVING: usize = 1 << 20;
 
-/// What is served at a socket of tokens.
+/// The services at a socket for tokens.
 #[derive(Clone)]
 pub struct Services {
     router: Router<Stack<Arrival, util::Identity>>,
     limits: Limits,
-    /// Whether commands reach the controller there.
+    /// True if commands reach the controller at the socket.
     has_controller: bool,
 }
 
 impl Services {
-    /// Tokens alone, signed with the key in use, or unsigned without any.
+    /// Returns the service for tokens alone; they are signed with the key in use, or unsigned without keys.
     pub fn tokens(keyring: Option<Keyring>) -> Services {
         let mint = Mint { keyring, controller_port: 0 };
         let mut server = Server::builder().layer(Arrival::new(ARRIVING));
@@ -62,7 +62,7 @@ impl Services {
         Services { router, limits: Limits::WINDOW, has_controller: false }
     }
 
-    /// Tokens and the services of the controller, which listens at `port` as well.
+    /// Returns the service for tokens and those of the controller, which also listens at `port`.
     pub fn with_controller(
         keyring: Option<Keyring>,
         router: Router<Stack<Arrival, util::Identity>>,
@@ -74,9 +74,10 @@ impl Services {
         Services { router, limits: limits.at_window(), has_controller: true }
     }
 
-    /// Opens the socket again after another daemon took it; `None` if it stays with that one. A controller takes the socket
-    /// back from a node's daemon, which had it while the controller did not answer, but not from another controller: two
-    /// of them on one host would take it from each other without end.
+    /// Opens the socket again after another daemon took it; `None` if that daemon keeps it.
+    ///
+    /// A controller takes the socket back from a node's daemon, but not from another controller: two
+    /// controllers on one host would take it from each other for ever.
     async fn reopen(&self, socket: &Path) -> Result<Option<Window>, WindowError> {
         match self.has_controller {
             false => Window::open(socket).await,
@@ -86,19 +87,19 @@ impl Services {
     }
 }
 
-/// A socket at which tokens are handed out.
+/// A listening socket for tokens.
 #[derive(Debug)]
 pub struct Window {
     listener: UnixListener,
     socket: PathBuf,
-    /// Which file it is: another daemon that finds the same one dead may have put its own there.
+    /// Inode of the socket's file: another daemon may have put its own file at the path.
     inode: u64,
 }
 
-/// A count of the windows that this process has opened, which makes the names of their files differ.
+/// Number of windows that this process has opened, which makes the names of their files differ.
 static OPENED: AtomicU32 = AtomicU32::new(0);
 
-/// A socket at which everybody on this host may ask; the kernel says who did. Returns the number of its file, too.
+/// Creates a socket that all users of the host may connect to, and returns it with its inode.
 fn make(path: &Path) -> io::Result<(UnixListener, u64)> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -109,54 +110,57 @@ fn make(path: &Path) -> io::Result<(UnixListener, u64)> {
     Ok((listener, std::fs::metadata(path)?.ino()))
 }
 
-/// Why a window cannot be opened.
+/// The reason why a socket for tokens cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum WindowError {
-    /// The file that an earlier daemon left at the path cannot be replaced.
+    /// The file of an earlier daemon cannot be replaced.
     #[error("[auth] socket: cannot replace {}", .0.display())]
     Old(PathBuf, #[source] io::Error),
-    /// There is no directory for it.
+    /// The directory cannot be created.
     #[error("[auth] socket: cannot create {}", .0.display())]
     Directory(PathBuf, #[source] io::Error),
-    /// The socket cannot be made or opened to all.
+    /// The socket cannot be created or opened to all.
     #[error("[auth] socket: cannot listen on {}", .0.display())]
     Listen(PathBuf, #[source] io::Error),
 }
 
 impl Window {
-    /// Opens the socket; `None` if another daemon of this host hands out tokens there already.
+    /// Opens the socket; `None` if another daemon of this host serves it.
     ///
     /// # Errors
-    /// What keeps the socket from being made.
+    /// Explains why the socket cannot be created.
     pub async fn open(socket: &Path) -> Result<Option<Window>, WindowError> {
         if is_served(socket).await { Ok(None) } else { Window::take(socket).map(Some) }
     }
 
-    /// Opens the socket in the place of whoever has it: of the daemons of a host the controller serves most there.
+    /// Opens the socket in place of any other daemon; used by the controller, which offers more services
+    /// there.
     ///
     /// # Errors
-    /// What keeps the socket from being made.
+    /// Explains why the socket cannot be created.
     pub fn take(socket: &Path) -> Result<Window, WindowError> {
         if let Some(directory) = socket.parent() {
             let made = std::fs::create_dir_all(directory);
             made.map_err(|error| WindowError::Directory(directory.to_owned(), error))?;
         }
-        // Made beside its place and moved there: another daemon that does the same at this moment finds a whole socket.
+        // Created beside its place and renamed: another daemon that does the same at this moment finds a
+        // complete socket.
         let mut beside = socket.as_os_str().to_owned();
         beside.push(format!(".{}.{}", std::process::id(), OPENED.fetch_add(1, Ordering::Relaxed)));
         let beside = PathBuf::from(beside);
         let made = make(&beside);
         let (listener, inode) = made.map_err(|error| WindowError::Listen(socket.to_owned(), error))?;
         if let Err(error) = std::fs::rename(&beside, socket) {
-            // The process that made it leaves nothing behind.
+            // No file may stay behind.
             let _ = std::fs::remove_file(&beside);
             return Err(WindowError::Old(socket.to_owned(), error));
         }
         Ok(Window { listener, socket: socket.to_owned(), inode })
     }
 
-    /// Serves until `stopped`: at `window`, or as soon as the socket can be had (again). Calls that are under way
-    /// when another one takes it go on.
+    /// Serves until `stopped`: at `window`, or as soon as the socket can be opened (again).
+    ///
+    /// Calls under way continue when another daemon takes the socket.
     pub async fn hand_out(
         mut window: Option<Window>,
         socket: &Path,
@@ -169,7 +173,7 @@ impl Window {
         loop {
             if let Some(open) = window.take() {
                 let inode = open.inode;
-                // Either end hears when the other one is dropped.
+                // Dropping either end wakes the other.
                 let (mut here, there) = oneshot::channel::<()>();
                 let until = async { there.await.unwrap_or_default() };
                 served.spawn(open.serve(services.clone(), until));
@@ -200,7 +204,7 @@ impl Window {
         while served.join_next().await.is_some() {}
     }
 
-    /// Serves until `stopped`; then the socket goes.
+    /// Serves until `stopped`, and then removes the socket.
     async fn serve(self, services: Services, stopped: impl Future<Output = ()>) {
         let Window { listener, socket, inode } = self;
         let Services { router, limits, .. } = services;
@@ -213,8 +217,8 @@ impl Window {
     }
 }
 
-/// Whether a daemon is behind a socket that answers, be it that it is busy. One that stands still (a debugger, SIGSTOP) is
-/// connected to by the kernel all the same.
+/// True if a daemon answers at the socket, even if only to say that it is busy. The kernel accepts
+/// connections also for a process that is stopped (debugger, SIGSTOP), so a connection alone proves nothing.
 async fn is_served(socket: &Path) -> bool {
     let Ok(mut stream) = UnixStream::connect(socket).await else { return false };
     let answer = async {
@@ -224,7 +228,7 @@ async fn is_served(socket: &Path) -> bool {
     tokio::time::timeout(ANSWER, answer).await.is_ok()
 }
 
-/// Whether a controller answers behind a socket.
+/// True if a controller answers at the socket.
 async fn is_served_by_controller(socket: &Path) -> bool {
     let answer = async {
         let channel = connect_locally(socket, &[]).await.ok()?;
@@ -238,17 +242,17 @@ fn is_there(socket: &Path, inode: u64) -> bool {
     std::fs::metadata(socket).is_ok_and(|found| found.ino() == inode)
 }
 
-/// Waits until there is no longer that file.
+/// Waits until the path has another file, or none.
 async fn displaced(socket: &Path, inode: u64) {
     while is_there(socket, inode) {
         tokio::time::sleep(LOOK).await;
     }
 }
 
-/// Makes the tokens.
+/// The service that makes tokens.
 struct Mint {
     keyring: Option<Keyring>,
-    /// The port of the controller that is at this socket; 0 for none.
+    /// Port of the controller at this socket; 0 for none.
     controller_port: u32,
 }
 
@@ -261,7 +265,7 @@ impl Identity for Mint {
         let Some(&Peer { origin: Origin::User { uid, gid }, .. }) = request.extensions().get() else {
             return Err(Status::unauthenticated("the kernel does not say who is asking"));
         };
-        // A directory service may be behind these names, and take its time.
+        // The name service may be slow.
         let person = tokio::task::spawn_blocking(move || person(uid, gid)).await;
         let person = person.map_err(|error| Status::internal(error.to_string()))?;
         let now =
@@ -286,11 +290,11 @@ impl Identity for Mint {
     }
 }
 
-/// The bytes that the names of a user's other groups may have in a token, which goes with every call.
+/// Largest size of the names of a user's other groups in a token, in bytes: a token travels with every call.
 const GROUP_BYTES: usize = 8 << 10;
 
-/// A user with a primary group as this host knows them: their names, which are their numbers where it knows none, and the
-/// user's other groups.
+/// Returns the claims of a user with this primary group: names, or numbers where this host knows no name, and
+/// the names of the user's other groups.
 pub fn person(uid: u32, gid: u32) -> v1::TokenClaims {
     let name = |gid: Gid| Group::from_gid(gid).ok().flatten().map(|group| group.name);
     let known = User::from_uid(Uid::from_raw(uid)).ok().flatten();

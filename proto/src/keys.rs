@@ -1,11 +1,11 @@
-//! The keys of a cluster: what its hosts share, and the Ed25519 keys by which its daemons know each other.
+//! The keys of a cluster: the secret that its hosts share, and the Ed25519 keys of its daemons.
 //!
-//! There is one secret, [`ClusterKey`]. Each daemon's own key is derived from it by HKDF-SHA256 ([RFC 5869]) with its
-//! role, the cluster's name and, for a node, the node's name in the info: so a node's key is no controller's, nor another
-//! node's, nor good in another cluster that has the same secret. Whoever has the secret knows everybody's public key
-//! without being told.
+//! There is one secret, [`ClusterKey`]. Each daemon's own key is derived from it by HKDF-SHA256 ([RFC 5869])
+//! with the role, the cluster's name and, for a node, the node's name in the info. So a node's key differs
+//! from a controller's and from another node's, and from those of another cluster with the same secret. Every
+//! holder of the secret can derive all public keys.
 //!
-//! While a key is replaced two are valid: the first signs, both are believed.
+//! While a key is being replaced, two are valid: the first signs, both are accepted.
 //!
 //! [RFC 5869]: https://www.rfc-editor.org/rfc/rfc5869
 
@@ -26,71 +26,72 @@ use rustls::sign::CertifiedKey;
 use sha2::Sha256;
 use tokio::sync::watch;
 
-/// The length of a cluster key, of a derived seed and of a public key, in bytes.
+/// Length of a cluster key, of a derived seed and of a public key, in bytes.
 pub const KEY_BYTES: usize = 32;
 
-/// How many keys may be valid at a time.
+/// Largest number of valid keys at a time.
 const KEYS: usize = 2;
-/// What a key file may hold at most; a key of 32 bytes is written in 43 characters.
+/// Largest size of a key file, in bytes; a key of 32 bytes is written in 43 characters.
 const KEY_FILE_LIMIT: u64 = 4096;
-/// What derived keys are for; a change of what they are used for changes this.
+/// Purpose of derived keys, which has to change with their use.
 const PURPOSE: &[u8] = b"spur tls v1";
-/// Ed25519 seeds as PKCS #8 ([RFC 8410], section 7): the seed follows.
+/// The PKCS #8 prefix of an Ed25519 seed ([RFC 8410], section 7).
 ///
 /// [RFC 8410]: https://www.rfc-editor.org/rfc/rfc8410
 const PKCS8: [u8; 16] =
     [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
-/// Ed25519 public keys as SubjectPublicKeyInfo (the same, section 4): the key follows.
+/// The SubjectPublicKeyInfo prefix of an Ed25519 public key (RFC 8410, section 4).
 const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// Keeps what this process has in its memory, keys among it, out of core files and from other processes of its user.
-/// Programs that it starts are as usual.
+/// Keeps this process's memory, with its keys, out of core files and from other processes of its user.
+///
+/// Programs that it starts are not affected.
 ///
 /// # Errors
-/// What the system refused.
+/// Fails if the kernel refuses.
 pub fn keep_memory_private() -> io::Result<()> {
     Ok(rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?)
 }
 
-/// Why the cluster key cannot be used.
+/// The reason why the cluster key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The file cannot be read or written.
     #[error("cluster key {}: cannot {action} it", path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Others could read or change it.
+    /// Other users can read or change the file.
     #[error(
         "cluster key {}: mode {mode:04o} lets others in; make it 0600 (chmod 600 {})",
         path.display(), path.display()
     )]
     Mode {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its permission bits.
+        /// Permission bits of the file.
         mode: u32,
     },
-    /// It belongs to somebody who could have written anything into it.
+    /// The file belongs to another user, who could have written anything into it.
     #[error("cluster key {}: it belongs to uid {uid}; it must be yours or root's", path.display())]
     Owner {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Whose it is.
+        /// Owner of the file.
         uid: u32,
     },
-    /// It holds no key.
+    /// The file does not contain one or two keys.
     #[error(
         "cluster key {}: it must hold one or two lines, the key in use first, each of {KEY_BYTES} bytes in base64 \
          (URL-safe, no padding), and nothing else", path.display()
     )]
     Content {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// Two keys are valid already.
@@ -99,7 +100,7 @@ pub enum KeyError {
         path.display()
     )]
     Rotating {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
 }
@@ -115,35 +116,37 @@ impl fmt::Debug for ClusterKey {
 }
 
 impl ClusterKey {
-    /// A key from the bytes themselves.
+    /// Returns a key with these bytes.
     pub fn from_bytes(bytes: [u8; KEY_BYTES]) -> ClusterKey {
         ClusterKey(bytes)
     }
 
-    /// A new key from the system's source of randomness.
+    /// Returns a new random key.
     ///
     /// # Errors
-    /// What the system says if there is no such source.
+    /// Fails without a source of randomness.
     pub fn generate() -> io::Result<ClusterKey> {
         let mut bytes = [0; KEY_BYTES];
         fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
         Ok(ClusterKey(bytes))
     }
 
-    /// The keys in a file that only its owner, who is this user or root, can read; the one in use first.
+    /// Reads the keys in a file that only its owner can read; the owner has to be this user or root. The key
+    /// in use comes first.
     ///
     /// # Errors
-    /// A file that cannot be read, that others could have read or written, or that holds no key.
+    /// Fails if the file cannot be read, if other users could have read or written it, or if it contains no
+    /// key.
     pub fn read(path: &Path) -> Result<Vec<ClusterKey>, KeyError> {
         Self::read_of(path, |own, owner| owner == own || owner == 0)
     }
 
-    /// The keys in a file that is to be replaced: root may do so for the user that a controller runs as.
+    /// Reads the keys in a file that will be replaced; root may do so for the controller's user.
     fn read_to_replace(path: &Path) -> Result<Vec<ClusterKey>, KeyError> {
         Self::read_of(path, |own, owner| owner == own || own == 0)
     }
 
-    /// `trusted` says whether this user, which comes first, takes a key from that owner.
+    /// Reads the keys in a file; `trusted` decides by this user and the file's owner.
     fn read_of(path: &Path, trusted: impl Fn(u32, u32) -> bool) -> Result<Vec<ClusterKey>, KeyError> {
         let failed = |action| move |source| KeyError::Io { path: path.to_owned(), action, source };
         let file = fs::File::open(path).map_err(failed("open"))?;
@@ -166,15 +169,15 @@ impl ClusterKey {
     /// Writes the key to a new file with mode 0600.
     ///
     /// # Errors
-    /// A file that is there already or cannot be written.
+    /// Fails if the file exists or cannot be written.
     pub fn write_new(&self, path: &Path) -> Result<(), KeyError> {
         write_new(path, std::slice::from_ref(self))
     }
 
-    /// Puts a new key before the one in a file; both are valid from then on.
+    /// Puts a new key before the one in a file; both are then valid.
     ///
     /// # Errors
-    /// A file that cannot be read or replaced, or that holds two keys already.
+    /// Fails if the file cannot be read or replaced, or contains two keys already.
     pub fn rotate(path: &Path) -> Result<(), KeyError> {
         let failed = |source| KeyError::Io { path: path.to_owned(), action: "make a new one for", source };
         let old = Self::read_to_replace(path)?;
@@ -186,10 +189,10 @@ impl ClusterKey {
         replace(path, &keys)
     }
 
-    /// Takes the old key out of a file; returns whether there was one.
+    /// Removes the old key from a file, and returns true if there was one.
     ///
     /// # Errors
-    /// A file that cannot be read or replaced.
+    /// Fails if the file cannot be read or replaced.
     pub fn retire(path: &Path) -> Result<bool, KeyError> {
         let mut keys = Self::read_to_replace(path)?;
         let old = keys.len() > 1;
@@ -204,13 +207,13 @@ impl ClusterKey {
         &self.0
     }
 
-    /// The key of a daemon.
+    /// Derives the key of a daemon.
     fn derive(&self, cluster: &str, role: &Role) -> RoleKey {
         let (role, node): (&[u8], &str) = match role {
             Role::Controller => (b"controller", ""),
             Role::Node(name) => (b"node", name),
         };
-        // No name holds a NUL, so no two infos are the same.
+        // Names contain no NUL, so different roles have different infos.
         let info = [PURPOSE, role, cluster.as_bytes(), node.as_bytes()].join(&0);
         let mut der = [0; PKCS8.len() + KEY_BYTES];
         der[..PKCS8.len()].copy_from_slice(&PKCS8);
@@ -235,7 +238,7 @@ fn write_new(path: &Path, keys: &[ClusterKey]) -> Result<(), KeyError> {
     file.sync_all().map_err(failed("write"))
 }
 
-/// Puts these keys into the place of a file at once, for the same owner.
+/// Replaces a file atomically by one with these keys, of the same owner.
 fn replace(path: &Path, keys: &[ClusterKey]) -> Result<(), KeyError> {
     let failed = |action| move |source| KeyError::Io { path: path.to_owned(), action, source };
     let status = fs::metadata(path).map_err(failed("examine"))?;
@@ -254,7 +257,7 @@ fn replace(path: &Path, keys: &[ClusterKey]) -> Result<(), KeyError> {
     directory.and_then(|directory| directory.sync_all()).map_err(failed("replace"))
 }
 
-/// What a daemon is.
+/// The role of a daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// A controller.
@@ -268,27 +271,27 @@ pub enum Role {
 pub struct PublicKey([u8; KEY_BYTES]);
 
 impl PublicKey {
-    /// From the bytes themselves; `None` if they are not 32.
+    /// Returns the key with these bytes; `None` if they are not 32.
     pub fn from_bytes(bytes: &[u8]) -> Option<PublicKey> {
         bytes.try_into().ok().map(PublicKey)
     }
 
-    /// The bytes themselves.
+    /// Returns the key's bytes.
     pub fn bytes(&self) -> &[u8; KEY_BYTES] {
         &self.0
     }
 
-    /// From a SubjectPublicKeyInfo in DER; `None` for any other kind of key.
+    /// Reads a SubjectPublicKeyInfo in DER; `None` for any other kind of key.
     pub fn of_spki(der: &[u8]) -> Option<PublicKey> {
         PublicKey::from_bytes(der.strip_prefix(&SPKI)?)
     }
 
-    /// As a SubjectPublicKeyInfo in DER.
+    /// Encodes the key as a SubjectPublicKeyInfo in DER.
     pub fn spki(&self) -> Vec<u8> {
         [&SPKI[..], &self.0].concat()
     }
 
-    /// The name under which a peer with this key is asked for: `ID.spur`, the id being the first eight bytes.
+    /// Returns the server name for a peer with this key: `ID.spur`, where the id is the first eight bytes.
     pub fn server_name(&self) -> String {
         let id: String = self.0[..8].iter().map(|byte| format!("{byte:02x}")).collect();
         format!("{id}.spur")
@@ -301,11 +304,11 @@ impl fmt::Debug for PublicKey {
     }
 }
 
-/// A daemon's own key, both halves.
+/// A daemon's own key pair.
 #[derive(Clone)]
 pub struct RoleKey {
     pub(crate) certified: Arc<CertifiedKey>,
-    /// The half that others may know.
+    /// The public key.
     pub public: PublicKey,
 }
 
@@ -318,9 +321,9 @@ impl fmt::Debug for RoleKey {
 /// The valid keys of a cluster.
 pub struct ClusterKeys {
     cluster: Arc<str>,
-    /// The one that signs, then the one that is still believed.
+    /// The key that signs, then the one that is still accepted.
     keys: Vec<ClusterKey>,
-    /// What daemons were found to have: deriving a public key takes some 20 µs.
+    /// Derived public keys by role: a derivation takes some 20 µs.
     public: Mutex<HashMap<Role, Arc<[PublicKey]>>>,
 }
 
@@ -337,35 +340,35 @@ impl Clone for ClusterKeys {
 }
 
 impl ClusterKeys {
-    /// One key, of a cluster of this name.
+    /// Returns one key, of a cluster of this name.
     pub fn of(key: ClusterKey, cluster: &str) -> ClusterKeys {
         ClusterKeys { cluster: cluster.into(), keys: vec![key], public: Mutex::default() }
     }
 
-    /// Those in a file, of a cluster of this name.
+    /// Reads the keys in a file, of a cluster of this name.
     ///
     /// # Errors
-    /// As [`ClusterKey::read`].
+    /// Fails as [`ClusterKey::read`] does.
     pub fn read(path: &Path, cluster: &str) -> Result<ClusterKeys, KeyError> {
         Ok(ClusterKeys { cluster: cluster.into(), keys: ClusterKey::read(path)?, public: Mutex::default() })
     }
 
-    /// How many there are.
+    /// Returns the number of valid keys.
     pub fn count(&self) -> usize {
         self.keys.len()
     }
 
-    /// The one that signs first.
+    /// Returns the valid keys, the signing one first.
     pub(crate) fn all(&self) -> &[ClusterKey] {
         &self.keys
     }
 
-    /// A daemon's own keys, the one to be shown unless another is asked for first.
+    /// Returns a daemon's own keys; the first is shown unless the client asks for another.
     pub fn own(&self, role: &Role) -> Vec<RoleKey> {
         self.keys.iter().map(|key| key.derive(&self.cluster, role)).collect()
     }
 
-    /// By which public keys a daemon is known.
+    /// Returns the public keys by which a daemon is known.
     pub fn public(&self, role: &Role) -> Arc<[PublicKey]> {
         let mut known = self.public.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.get(role) {
@@ -377,22 +380,22 @@ impl ClusterKeys {
     }
 }
 
-/// The valid keys of a cluster, which can be replaced while everything runs. Clones share them.
+/// The valid keys of a cluster, which can be replaced at run time. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Keyring(Arc<watch::Sender<Arc<ClusterKeys>>>);
 
 impl Keyring {
-    /// Begins with these keys.
+    /// Returns a keyring with these keys.
     pub fn new(keys: ClusterKeys) -> Keyring {
         Keyring(Arc::new(watch::Sender::new(Arc::new(keys))))
     }
 
-    /// Those that are valid now.
+    /// Returns the keys that are valid now.
     pub fn now(&self) -> Arc<ClusterKeys> {
         Arc::clone(&self.0.borrow())
     }
 
-    /// Puts others in their place; returns whether they are others.
+    /// Replaces the keys, and returns true if they differ.
     pub fn replace(&self, keys: ClusterKeys) -> bool {
         self.0.send_if_modified(|now| {
             let changed = now.keys != keys.keys || now.cluster != keys.cluster;
@@ -403,9 +406,9 @@ impl Keyring {
         })
     }
 
-    /// Waits until a key of this role is not valid any more.
+    /// Waits until a key of this role is no longer valid.
     pub async fn retired(&self, role: &Role, key: &PublicKey) {
-        // The sender is here.
+        // The sender exists, so the wait ends only with the condition.
         let _ = self.0.subscribe().wait_for(|now| !now.public(role).contains(key)).await;
     }
 }
@@ -445,7 +448,7 @@ mod tests {
 
     #[test]
     fn derived_keys_are_the_same_in_every_release() {
-        // Computed apart from this code: HKDF-SHA256 and Ed25519 of Python's `cryptography`.
+        // Computed independently: HKDF-SHA256 and Ed25519 of Python's `cryptography`.
         let key = keys(7, "demo").public(&Role::Node("n1".into()))[0];
         let hex: String = key.bytes().iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, "98678ad5ae898911f65dc3b5eebdb895a2797bf47ad4a81931c23ade91257e8b");

@@ -1,6 +1,7 @@
-//! Spur's wire: the generated messages and services, what both ends must agree on beside them (addresses, limits,
-//! keys, tokens, refusals), and the one door between messages and the core's types. Beside the wire, what the daemons
-//! share: how they run the site's programs.
+//! Spur's wire: the generated messages and services, and everything else that both ends share: addresses,
+//! limits, keys, tokens, refusals, and the conversion between messages and the core's types.
+//!
+//! Beside the wire: the execution of the site's programs, which both daemons use.
 
 pub mod arrival;
 pub mod auth;
@@ -20,7 +21,7 @@ pub mod tls;
 /// The services and messages of `spur/v1/*.proto` as a serialized `FileDescriptorSet`.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/spur.bin"));
 
-/// Generated from `spur/v1/*.proto`; documented there.
+/// Messages and services generated from `spur/v1/*.proto`, which document them.
 #[expect(
     missing_docs,
     clippy::all,

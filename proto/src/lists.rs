@@ -1,8 +1,9 @@
-//! The bounds on the lists of a request: the most entries of each list, and the lists whose entries count once.
+//! The bounds on the lists of a request: the largest number of entries, and the lists that keep each entry
+//! once.
 //!
-//! A request is counted on its bytes, before anything is decoded: a list of empty entries takes two bytes for each on the
-//! wire and hundreds in memory. A list that selects (jobs, nodes, states, users …) keeps each entry once, in the order of
-//! first mention. Arguments, resource limits and the nodes of tasks stay as they are.
+//! The entries are counted in the encoded request, before anything is decoded: an empty entry takes two bytes
+//! on the wire and hundreds in memory. A list that selects (jobs, nodes, states, users …) keeps each entry
+//! once, at its first position. Arguments, resource limits and the nodes of tasks stay as they are.
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -14,42 +15,42 @@ use prost::encoding::{WireType, decode_key, decode_varint};
 use crate::convert::BadField;
 use crate::v1;
 
-/// Entries of a list that selects.
+/// Largest number of entries of a list that selects.
 pub const MOST_NAMED: usize = 10_000;
-/// Settings that one request changes.
+/// Largest number of settings that one request changes.
 const MOST_SETTINGS: usize = 256;
-/// Nodes that are named one by one.
+/// Largest number of nodes that are named one by one.
 const MOST_NODES: usize = 65_536;
-/// Arguments of a batch script.
+/// Largest number of arguments of a batch script.
 const MOST_ARGUMENTS: usize = 131_072;
-/// Resource limits of a submit host; Linux knows 16.
+/// Largest number of resource limits of a submit host; Linux knows 16.
 const MOST_LIMITS: usize = 64;
-/// Components of a het job behind the first one.
+/// Largest number of components of a het job after the first.
 const MOST_COMPONENTS: usize = 127;
-/// Names of debug flags.
+/// Largest number of debug flags.
 const MOST_FLAGS: usize = 64;
-/// Lines of what a change of accounts does, and the settings of all lines of one slice of a dump.
+/// Largest number of lines in a change of accounts, and of settings on all lines of one slice of a dump.
 const MOST_LINES: usize = 65_536;
 
-/// The lists of a message, and the messages in it that have lists.
+/// The lists of a message, and its nested messages with lists.
 #[derive(Debug)]
 pub struct Shape {
     /// The lists.
     pub lists: &'static [List],
-    /// The messages that have lists, by the number of their field. The field may be one of the lists.
+    /// The nested messages with lists, by field number. The field may be one of the lists.
     pub nested: &'static [(u32, &'static Shape)],
 }
 
 /// A repeated field.
 #[derive(Debug)]
 pub struct List {
-    /// The number of the field.
+    /// The field number.
     pub field: u32,
-    /// The entries in the words of the user, for refusals.
+    /// The entries in the words of users, for refusals.
     pub what: &'static str,
-    /// How many entries it may have, in all messages of this kind within one request together.
+    /// Largest number of entries in all messages of this kind within one request.
     pub most: usize,
-    /// Whether the entries are numbers, of which many travel in one field.
+    /// True for numbers, many of which may be packed into one field.
     pub packed: bool,
 }
 
@@ -148,25 +149,24 @@ pub static SHAPES: [(&str, &Shape); 30] = [
     ("ListUsageRequest", &JOB_IDS),
 ];
 
-/// The shape of a message; `None` for one that is no request with lists.
+/// Returns the shape of a message; `None` for a message without bounded lists.
 pub(crate) fn shape_of<T: 'static>() -> Option<&'static Shape> {
     let name = std::any::type_name::<T>().rsplit("::").next()?;
     SHAPES.iter().find(|(known, _)| *known == name).map(|(_, shape)| *shape)
 }
 
-/// Counts the lists of a message that has come, and refuses one that has too many entries. What cannot be read is left to
-/// the decoder.
+/// Refuses an encoded message with a list that is too long. Malformed bytes are left to the decoder.
 ///
 /// # Errors
-/// The list, and how many entries it may have.
+/// Names the list, and its largest number of entries.
 pub(crate) fn check(shape: &'static Shape, message: &[u8]) -> Result<(), BadField> {
     Count::default().message(shape, message, 0)
 }
 
-/// How deep messages may lie in each other, as for the decoder.
+/// Largest depth of nested messages, as for the decoder.
 const MOST_NESTED: usize = 100;
 
-/// The entries of each list, by the address of its description.
+/// The number of entries of each list, by the address of its description.
 #[derive(Default)]
 struct Count(Vec<(&'static List, usize)>);
 
@@ -201,7 +201,7 @@ impl Count {
     }
 }
 
-/// The bytes of a field's value; `None` where they are not all there.
+/// Returns the bytes of a field's value; `None` if they are incomplete.
 fn value<'a>(wire: WireType, rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = match wire {
         WireType::Varint => rest.iter().position(|byte| *byte < 0x80)? + 1,
@@ -215,8 +215,7 @@ fn value<'a>(wire: WireType, rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(value)
 }
 
-/// How many entries of a list one field brings: packed numbers come many at a time, each of which ends with a byte below
-/// 128.
+/// Returns the number of list entries in one field: each packed number ends with a byte below 128.
 fn entries(list: &List, wire: WireType, value: &[u8]) -> usize {
     match (list.packed, wire) {
         (true, WireType::LengthDelimited) => value.iter().filter(|byte| **byte < 0x80).count(),
@@ -224,7 +223,7 @@ fn entries(list: &List, wire: WireType, value: &[u8]) -> usize {
     }
 }
 
-/// Leaves each entry of the lists that select in them once, where it is mentioned first.
+/// Removes repeated entries from the lists that select.
 pub(crate) fn keep_each_once(request: &mut dyn Any) {
     macro_rules! keep {
         ($($message:ident: $($list:ident),+;)*) => {$(
@@ -305,7 +304,7 @@ mod tests {
 
     type Messages = BTreeMap<String, DescriptorProto>;
 
-    /// All messages by their full names, and the requests of the controller.
+    /// Returns all messages by their full names, and the requests of the controller.
     fn described() -> (Messages, Vec<String>) {
         let files = FileDescriptorSet::decode(crate::DESCRIPTORS).unwrap().file;
         let mut messages = Messages::new();
@@ -325,7 +324,7 @@ mod tests {
         messages.insert(name, message.clone());
     }
 
-    /// Whether a message has a list, by way of others too.
+    /// True if a message has a list, also in nested messages.
     fn has_lists(name: &str, messages: &Messages, seen: &mut Vec<String>) -> bool {
         if seen.iter().any(|other| other == name) {
             return false;
@@ -337,7 +336,7 @@ mod tests {
         })
     }
 
-    /// What a shape does not say of a message, or says wrongly.
+    /// Adds to `wrong` the differences between a shape and its message.
     fn compare(
         name: &str,
         shape: &Shape,
@@ -395,7 +394,7 @@ mod tests {
         assert_eq!(unknown.count(), 0);
     }
 
-    /// What a request with so many entries in one of its lists is refused for.
+    /// Returns the refusal of a request, if it is refused.
     fn refused<T: Message + 'static>(request: &T) -> Option<String> {
         let shape = shape_of::<T>().expect("the request has lists");
         check(shape, &request.encode_to_vec()).err().map(|bad| bad.to_string())

@@ -1,7 +1,7 @@
-//! Programs of the site that a daemon runs as its own user, and what a daemon keeps from every program that it starts.
+//! Programs of the site that a daemon runs as its own user.
 //!
-//! The environment of such a program is built from nothing ([`spur_core::model::program`]). The program has no
-//! descriptor of the daemon, and the out-of-memory score that any other process has.
+//! Their environment is built from nothing ([`spur_core::model::program`]). They have no descriptor of the
+//! daemon, and the out-of-memory score of any other process.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,41 +14,41 @@ use spur_core::model::program::environment;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStderr, Command};
 
-/// The most characters of a failed program's standard error that are passed on.
+/// Largest number of characters of a failed program's standard error in messages.
 const COMPLAINT: usize = 400;
-/// The bytes of standard error that are kept while a program runs.
+/// Bytes of standard error that are kept while a program runs.
 const KEPT: usize = 4096;
 
-/// Becomes the program. A service manager may give a daemon a low out-of-memory score, which every process inherits
-/// and only the process itself can raise before it runs the program.
+/// A shell script that resets the out-of-memory score and executes the program. A service manager may give a
+/// daemon a low score, which processes inherit and only they themselves can raise.
 const BECOME: &str = r#"{ echo 0 >/proc/self/oom_score_adj; } 2>/dev/null; exec "$0" "$@""#;
 
 /// A program of the site.
 #[derive(Clone, Debug)]
 pub struct SiteProgram {
-    /// The program.
+    /// Path of the program.
     pub path: PathBuf,
-    /// The arguments of the program.
+    /// Arguments of the program.
     pub arguments: Vec<String>,
-    /// Variables of the job or the node; those whose name no job may set are left out.
+    /// Variables of the job or the node; names that jobs may not set are left out.
     pub variables: Vec<(String, String)>,
-    /// Variables of the daemon that its own environment lacks, such as `SPUR_CONF`.
+    /// Variables that the daemon's own environment lacks, such as `SPUR_CONF`.
     pub daemon: Vec<(String, String)>,
-    /// The time after which the program is killed.
+    /// Time after which the program is killed.
     pub limit: Duration,
     /// True if the program goes on when the daemon ends.
     pub outlives: bool,
 }
 
 impl SiteProgram {
-    /// Runs the program to its end. A program that takes too long is killed with all that it has started.
+    /// Runs the program to its end; after the time limit it is killed with all processes of its group.
     ///
     /// # Errors
-    /// One sentence with the program, how it failed and the end of what it wrote to standard error.
+    /// One sentence with the program, the kind of failure and the end of its standard error.
     pub async fn run(self) -> Result<(), String> {
         let path = self.path.display().to_string();
         let failed = |how: &str| format!("{path}: {how}");
-        // The shell that becomes the program would say less of one that is not there.
+        // The shell that executes the program would say less about a missing file.
         if self.path.is_absolute() {
             std::fs::metadata(&self.path).map_err(|error| failed(&error.to_string()))?;
         }
@@ -57,10 +57,10 @@ impl SiteProgram {
         let stderr = child.stderr.take().expect("it is a pipe");
         let Ok(ended) = tokio::time::timeout(self.limit, wait(&mut child, stderr)).await else {
             if let Some(group) = group {
-                // The program may have ended by itself in this moment.
+                // The program may have ended by itself at this moment.
                 let _ = kill_process_group(group, Signal::KILL);
             }
-            // Otherwise the child outlives this function if the program may outlive the daemon.
+            // Without this, a program that may outlive the daemon would also outlive this function.
             let _ = child.kill().await;
             return Err(failed(&format!("not over after {} s, killed", self.limit.as_secs())));
         };
@@ -84,14 +84,15 @@ impl SiteProgram {
             .env_clear()
             .envs(environment(own.chain(self.daemon.iter().cloned()), self.variables.iter().cloned()));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        // A group of its own, so that what the program starts is ended with it.
+        // A group of its own, so that the program's children end with it.
         command.process_group(0).kill_on_drop(!self.outlives).current_dir("/");
         command
     }
 }
 
-/// Waits for the end of a program. Returns how it ended, and the last that was written to its standard error until then:
-/// what it leaves in the background may keep that open, and is not waited for.
+/// Waits for the end of a program, and returns its status with the end of its standard error.
+///
+/// Background processes of the program may keep standard error open, and are not waited for.
 async fn wait(child: &mut Child, mut stderr: ChildStderr) -> io::Result<(ExitStatus, Vec<u8>)> {
     let mut said = Vec::new();
     let status = loop {
@@ -107,16 +108,16 @@ async fn wait(child: &mut Child, mut stderr: ChildStderr) -> io::Result<(ExitSta
     };
     let rest = stderr.into_owned_fd()?;
     rustix::io::ioctl_fionbio(&rest, true)?;
-    // It ends with an error if somebody keeps the pipe open, and what was there has been read.
+    // Reading ends with an error if a process keeps the pipe open, after everything there has been read.
     let _ = File::from(rest).read_to_end(&mut said);
     Ok((status, said))
 }
 
-/// The programs that paths and patterns of paths (glob(7)) name: path after path, and those of one pattern in reverse
-/// alphabetical order, as Slurm runs them. A path that is no pattern stands for itself, whether or not the program is there.
+/// Returns the programs that paths and patterns (glob(7)) name, path by path; those of one pattern in reverse
+/// alphabetical order, as Slurm runs them. A path without a pattern is returned whether or not it exists.
 ///
 /// # Errors
-/// One sentence about a pattern that cannot be read.
+/// One sentence about a malformed pattern.
 pub fn matching(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let mut all = Vec::new();
     for path in paths {
@@ -127,7 +128,7 @@ pub fn matching(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
         }
         let options = glob::MatchOptions { require_literal_leading_dot: true, ..glob::MatchOptions::new() };
         let found = glob::glob_with(&text, options).map_err(|error| format!("{text}: {error}"))?;
-        // A directory that cannot be read is as good as empty.
+        // A directory that cannot be read counts as empty.
         let mut found: Vec<PathBuf> = found.flatten().filter(|path| path.is_file()).collect();
         found.sort_unstable();
         all.extend(found.into_iter().rev());
@@ -135,9 +136,10 @@ pub fn matching(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     Ok(all)
 }
 
-/// Keeps every descriptor above standard error from the programs that this process starts. A start script may have
-/// left a file open that only root may read. To be called before anything is opened: descriptors that the daemon opens
-/// itself are kept from programs anyway.
+/// Keeps every descriptor above standard error from the programs that this process starts.
+///
+/// A start script may have left a file open that only root may read. Has to be called before any file is
+/// opened; descriptors that the daemon opens itself are closed on exec anyway.
 pub fn keep_descriptors_private() {
     close_fds::set_fds_cloexec(3, &[]);
 }

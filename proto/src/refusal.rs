@@ -1,5 +1,5 @@
-//! Refusals as they cross the wire: a gRPC status whose details are a serialized [`Error`], and the versions of
-//! the protocol that may talk to each other.
+//! Refusals on the wire: a gRPC status whose details are a serialized [`Error`], and the check of protocol
+//! versions.
 
 use std::borrow::Cow;
 
@@ -9,61 +9,60 @@ use tonic::{Code, Status};
 
 use crate::v1::Error;
 
-/// This protocol, as `MAJOR.MINOR`. Ends of the same major version understand each other.
+/// The version of this protocol, `MAJOR.MINOR`. Ends with the same major version understand each other.
 pub const PROTOCOL: &str = "2.0";
-/// The metadata key under which a client says which protocol it speaks.
+/// The metadata key of a client's protocol version.
 pub const VERSION_KEY: &str = "spur-version";
-/// The code of a refusal because too much is going on; asking again a little later helps.
+/// The error code of an overloaded server; the client repeats the call a little later.
 pub const BUSY: &str = "EAGAIN";
-/// The code of a refusal because the other end speaks another protocol.
+/// The error code of incompatible protocol versions.
 pub const WRONG_VERSION: &str = "SLURM_PROTOCOL_VERSION_ERROR";
 
-/// The code of a refusal because the controller that was asked does not lead.
+/// The error code of a controller that is not the leader.
 pub const STANDBY: &str = "SPUR_STANDBY";
-/// The metadata key under which a standby says where the leader is.
+/// The metadata key of the leader's address in a standby's refusal.
 pub const LEADER_KEY: &str = "spur-leader";
 
-/// The code of a refusal because the controller's database does not answer.
+/// The error code of a controller whose database does not answer.
 pub const AWAY: &str = "SPUR_DATABASE_AWAY";
-/// The metadata key by which a client takes an old answer, and by which a controller says since when, in seconds since the
-/// Unix epoch, its answers may be old.
+/// The metadata key by which a client accepts outdated answers, and in which a controller returns the seconds
+/// since the Unix epoch from which on its answers may be outdated.
 pub const STALE_KEY: &str = "spur-stale";
 
-/// Bytes of a sentence in the details of a status, which travel in base64.
+/// Largest size of a sentence in the details of a status, in bytes; it travels in base64.
 const MOST_DETAILS: usize = 6 << 10;
-/// Bytes of a sentence in the message of a status, of which some travel as three.
+/// Largest size of a sentence in the message of a status, in bytes; some bytes travel as three.
 const MOST_PLAIN: usize = 1 << 10;
 
 impl Error {
-    /// An error by its stable code and its sentence.
+    /// Returns an error with a stable code and a sentence.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Error {
         Error { code: code.into(), message: message.into() }
     }
 }
 
-/// The status that carries `error`. A long sentence is cut: a status travels in the trailers of a call, of which HTTP/2
-/// clients take 16 KiB.
+/// Returns the status that carries `error`. A long sentence is cut, because a status travels in the trailers
+/// of a call, of which HTTP/2 clients accept 16 KiB.
 pub fn status(code: Code, error: &Error) -> Status {
     let details = Error::new(error.code.as_str(), shortened(&error.message, MOST_DETAILS));
     Status::with_details(code, shortened(&error.message, MOST_PLAIN), details.encode_to_vec().into())
 }
 
-/// A text of at most `most` bytes: what is longer ends with a whole sentence, or else with a whole entry of a list or a
-/// whole word, and `…`.
+/// Cuts a text to `most` bytes: after a sentence, else after an entry of a list or a word, followed by `…`.
 pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     const MORE: &str = " …";
     if text.len() <= most {
         return text.into();
     }
     let kept = &text[..text.floor_char_boundary(most.saturating_sub(MORE.len()))];
-    // A cut is not worth more than half of what there is room for.
+    // At most half of the space is given up for a good end.
     let mut ends =
         [". ", "; ", ", ", " "].into_iter().filter_map(|end| Some(kept.rfind(end)? + end.trim_end().len()));
     let end = ends.find(|end| *end > kept.len() / 2).unwrap_or(kept.len());
     format!("{}{MORE}", &kept[..end]).into()
 }
 
-/// The status of a server whose queue is full.
+/// Returns the status of a server whose queue is full.
 pub fn busy(message: &str) -> Status {
     status(Code::ResourceExhausted, &Error::new(BUSY, message))
 }
@@ -81,34 +80,35 @@ pub fn standby(host: &str, leader: &str) -> Status {
     status
 }
 
-/// The status of a controller whose database does not answer.
+/// Returns the status of a controller whose database does not answer.
 pub fn away(message: &str) -> Status {
     status(Code::ResourceExhausted, &Error::new(AWAY, message))
 }
 
-/// The leader's addresses in a standby's refusal: `None` for another status, `Some(None)` if nobody leads.
+/// Returns the leader's address in a standby's refusal: `None` for another status, `Some(None)` without a
+/// leader.
 pub fn leader_of(status: &Status) -> Option<Option<&str>> {
     let is_standby = error_of(status).is_some_and(|error| error.code == STANDBY);
     let leader = status.metadata().get(LEADER_KEY).and_then(|leader| leader.to_str().ok());
     is_standby.then_some(leader.filter(|leader| !leader.is_empty()))
 }
 
-/// What a status carries, if it is a refusal of ours and not a failure of the transport.
+/// Returns the error in a status; `None` for a failure of the transport.
 pub fn error_of(status: &Status) -> Option<Error> {
     let details = status.details();
     if details.is_empty() { None } else { Error::decode(details).ok() }
 }
 
-/// Whether two protocol versions understand each other.
+/// True if two protocol versions understand each other.
 pub fn compatible(ours: &str, theirs: &str) -> bool {
     let major = |version: &str| version.split('.').next().and_then(|n| n.parse::<u32>().ok());
     major(ours).is_some() && major(ours) == major(theirs)
 }
 
-/// Refuses a call from a client that says it speaks another protocol, or does not say what it speaks.
+/// Refuses a call whose protocol version is incompatible or missing.
 ///
 /// # Errors
-/// The status to answer with; it names both versions.
+/// The status for the answer, which names both versions.
 pub fn check_version(metadata: &MetadataMap) -> Result<(), Status> {
     let theirs = metadata.get(VERSION_KEY).and_then(|value| value.to_str().ok()).unwrap_or("none");
     if compatible(PROTOCOL, theirs) {

@@ -1,11 +1,11 @@
-//! Equal shares of a resource, one for each user: a bound on what one user holds at a time.
+//! Equal shares of a resource for each user: a bound on the amount that one user holds at a time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::Semaphore;
 
-/// The shares of users who have nothing are forgotten when so many are known.
+/// Number of known users beyond which unused shares are dropped.
 const REMEMBERED: usize = 1024;
 
 /// One share of the same size for each user. Clones share them.
@@ -16,12 +16,12 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// Shares of so many permits.
+    /// Returns shares of `size` permits each.
     pub fn new(size: usize) -> Shares {
         Shares { size, users: Arc::default() }
     }
 
-    /// The share of a user.
+    /// Returns the share of a user.
     pub fn of(&self, uid: u32) -> Arc<Semaphore> {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(share) = users.get(&uid).and_then(Weak::upgrade) {

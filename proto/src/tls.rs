@@ -1,11 +1,11 @@
 //! TLS 1.3 between the parts of a cluster, whose peers know each other by raw public keys ([RFC 7250]).
 //!
-//! A server shows the key of its role, a node that dials shows its own, and commands show none: they bear a token. No
-//! clock, host name or authority is asked. A site may offer commands a listener with certificates of its own beside
-//! that; of their authority only the names of controllers are believed.
+//! A server shows the key of its role, a node that dials shows its own, and commands show none: they send a
+//! token. Clocks, host names and authorities play no role. In addition, a site may offer commands a listener
+//! with certificates of its own; of these, clients only check the authority and the controllers' names.
 //!
-//! A client that the server refuses sees its handshake succeed at first; whoever connects believes in a connection when
-//! the first answer is there.
+//! A client that the server refuses sees its handshake succeed at first; only the first answer proves that
+//! the connection works.
 //!
 //! [RFC 7250]: https://www.rfc-editor.org/rfc/rfc7250
 
@@ -31,25 +31,25 @@ pub use rustls::{ClientConfig, ServerConfig};
 
 use crate::keys::{ClusterKeys, Keyring, PublicKey, Role, RoleKey};
 
-/// Why the certificates of `[tls]` cannot be used.
+/// The reason why the certificates of `[tls]` cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateFileError {
-    /// A file that holds none, or that cannot be read.
+    /// A file that cannot be read, or does not contain what it should.
     #[error("[tls] {key}: cannot read {what} from {}: {problem}", path.display())]
     Read {
         /// The key in the configuration.
         key: &'static str,
-        /// What it should hold.
+        /// The expected content.
         what: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with the file.
         problem: String,
     },
-    /// Certificate and key do not belong together, or are of a kind that is not known.
+    /// Certificate and key do not match, or are of an unknown kind.
     #[error("[tls] cert_file and key_file: {0}")]
     Pair(Error),
-    /// A name that no certificate bears.
+    /// A name that cannot be in a certificate.
     #[error("[tls] controller_names: `{0}` is no name that a certificate bears")]
     Name(String),
     /// An authority that cannot be used.
@@ -57,7 +57,8 @@ pub enum CertificateFileError {
     Authority(String),
 }
 
-/// What a server needs that shows the key of `role` to clients, and asks those that have one for theirs.
+/// Returns the settings of a server that shows the key of `role`, and asks clients for theirs if they have
+/// one.
 pub fn server(keyring: &Keyring, role: Role) -> Arc<ServerConfig> {
     let shown = Shown { keyring: keyring.clone(), role, last: Mutex::new(None) };
     let config = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
@@ -67,7 +68,8 @@ pub fn server(keyring: &Keyring, role: Role) -> Arc<ServerConfig> {
     Arc::new(config)
 }
 
-/// What a client needs that expects one of these keys of a server; `own` is what it shows.
+/// Returns the settings of a client that accepts servers with one of these keys; `own` is the key that it
+/// shows.
 pub fn client(expected: Vec<PublicKey>, own: Option<RoleKey>) -> Arc<ClientConfig> {
     let config = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
     let config = config.expect("the provider has suites of TLS 1.3").dangerous();
@@ -77,7 +79,7 @@ pub fn client(expected: Vec<PublicKey>, own: Option<RoleKey>) -> Arc<ClientConfi
     Arc::new(config)
 }
 
-/// A site's own certificate, which can be renewed while everything runs. Clones share it.
+/// A site's own certificate, which can be renewed at run time. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Certificate {
     cert_file: PathBuf,
@@ -89,16 +91,16 @@ impl Certificate {
     /// Reads a certificate and its key.
     ///
     /// # Errors
-    /// Files that hold no certificate or key, or two that do not belong together.
+    /// Fails if a file cannot be read, or if the two do not match.
     pub fn read(cert_file: &Path, key_file: &Path) -> Result<Certificate, CertificateFileError> {
         let shown = Arc::new(RwLock::new(Arc::new(certified(cert_file, key_file)?)));
         Ok(Certificate { cert_file: cert_file.to_owned(), key_file: key_file.to_owned(), shown })
     }
 
-    /// Reads both files again; returns whether another certificate is shown from now on.
+    /// Reads both files again, and returns true if the certificate has changed.
     ///
     /// # Errors
-    /// As [`Certificate::read`]; the one of before is still shown then.
+    /// Fails as [`Certificate::read`] does; the previous certificate is then still shown.
     pub fn renew(&self) -> Result<bool, CertificateFileError> {
         let new = certified(&self.cert_file, &self.key_file)?;
         let mut shown = self.shown.write().unwrap_or_else(PoisonError::into_inner);
@@ -107,12 +109,12 @@ impl Certificate {
         Ok(differs)
     }
 
-    /// What a server needs that shows it; it asks clients for nothing.
+    /// Returns the settings of a server that shows the certificate and asks clients for none.
     pub fn server(&self) -> Arc<ServerConfig> {
         let config = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
         let config = config.expect("the provider has suites of TLS 1.3").with_no_client_auth();
         let mut config = config.with_cert_resolver(Arc::new(self.clone()));
-        // Clients that are not Spur's speak HTTP/2 only where it has been agreed upon.
+        // Foreign clients use HTTP/2 only if it is negotiated.
         config.alpn_protocols = vec![b"h2".to_vec()];
         without_sessions(&mut config);
         Arc::new(config)
@@ -132,11 +134,11 @@ fn certified(cert_file: &Path, key_file: &Path) -> Result<CertifiedKey, Certific
     CertifiedKey::from_der(chain, key, &provider()).map_err(CertificateFileError::Pair)
 }
 
-/// What a client needs that believes controllers with one of these names in a certificate of this authority, whatever
-/// address they have.
+/// Returns the settings of a client that accepts controllers with one of these names in a certificate of this
+/// authority, at any address.
 ///
 /// # Errors
-/// A file that holds no certificate, or names that no certificate bears.
+/// Fails if the file contains no certificate, or a name cannot be in a certificate.
 pub fn certificate_client(
     ca_file: &Path,
     names: &[String],
@@ -180,7 +182,7 @@ fn unreadable<E: fmt::Display>(
     move |problem| CertificateFileError::Read { key, what, path: path.clone(), problem: problem.to_string() }
 }
 
-/// `ring`, with the suite first that is fastest where processors have AES.
+/// Returns `ring`'s provider, with the suite first that is fastest on processors with AES.
 fn provider() -> Arc<CryptoProvider> {
     let mut provider = ring::default_provider();
     provider.cipher_suites = vec![
@@ -191,13 +193,13 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(provider)
 }
 
-/// A handshake costs less than what tickets would have to be kept for.
+/// Disables sessions: a handshake costs less than keeping tickets.
 fn without_sessions(config: &mut ServerConfig) {
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
 }
 
-/// The public key of a peer that has shown one.
+/// Returns the public key that a peer has shown; `None` if it has shown none.
 pub fn key_of(shown: Option<&[CertificateDer<'_>]>) -> Option<PublicKey> {
     PublicKey::of_spki(shown?.first()?)
 }
@@ -212,11 +214,11 @@ fn signed_by_raw_key(
     verify_tls13_signature_with_raw_key(message, &key, signature, &algorithms)
 }
 
-/// The key that a server shows: the one that the client asks for by its id, otherwise the one in use.
+/// The keys that a server may show: the one that the client asks for by its id, otherwise the one in use.
 struct Shown {
     keyring: Keyring,
     role: Role,
-    /// What was derived last, and of which keys.
+    /// The last derived keys, with the cluster keys that they were derived from.
     last: Mutex<Option<(Arc<ClusterKeys>, Vec<RoleKey>)>>,
 }
 
@@ -261,7 +263,7 @@ impl ResolvesClientCert for Own {
     }
 }
 
-/// Believes servers that have one of these keys.
+/// Accepts servers with one of these keys.
 #[derive(Debug)]
 struct Expected(Vec<PublicKey>);
 
@@ -307,7 +309,7 @@ impl ServerCertVerifier for Expected {
     }
 }
 
-/// Takes any key of a client that proves that it has it; what it may do with that is asked later.
+/// Accepts any key that a client proves to hold; authorization comes later.
 #[derive(Debug)]
 struct AnyKey;
 
@@ -359,7 +361,7 @@ impl ClientCertVerifier for AnyKey {
     }
 }
 
-/// Believes servers with a certificate for one of these names, whichever was dialled.
+/// Accepts servers with a certificate for one of these names, whichever name was dialled.
 #[derive(Debug)]
 struct Named {
     chain: Arc<WebPkiServerVerifier>,

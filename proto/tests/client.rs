@@ -1,4 +1,4 @@
-//! A client's way to the controller, against one that breaks connections, is busy, or says no; and what lies under it.
+//! A client's connection to a controller that breaks connections, is busy, or refuses; and the layers below.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -31,7 +31,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::{Code, Request, Response, Status};
 
-/// Gives these answers, one after the other, and keeps what was asked.
+/// Gives these answers, one after the other, and records the requests.
 struct Scripted {
     answers: Mutex<Vec<Result<SubmitResponse, Status>>>,
     asked: Arc<Mutex<Vec<SubmitRequest>>>,
@@ -159,7 +159,7 @@ impl identity_server::Identity for Mint {
     }
 }
 
-/// Accepts only what a key has signed.
+/// Accepts only tokens signed with a key.
 struct Guarded(Keyring);
 
 impl Answers for Guarded {
@@ -220,7 +220,7 @@ async fn a_connection_to_a_socket_is_not_made_again() {
     drop(stop);
     served.await.unwrap().unwrap();
     std::fs::remove_file(&socket).unwrap();
-    // Who is there now may be another daemon, which serves less.
+    // The server may now be another daemon, which offers less.
     let (_stop, _served) = open();
     client.mint_token(MintTokenRequest {}).await.unwrap_err();
     std::fs::remove_file(&socket).unwrap();

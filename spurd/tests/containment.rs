@@ -1,5 +1,5 @@
-//! Attempts to escape from a step, under each way in which a host holds steps together: control groups of version 2, of
-//! version 1, and process trees. A way that this host or this user has not is left out, and said so.
+//! Attempts to escape from a step, under each kind of containment: control groups of version 2, of version 1,
+//! and process trees. A kind that this host or this user cannot use is reported and skipped.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -21,14 +21,14 @@ use step_wire::order::{Confinement, DeviceNumber, Identity, Launch};
 use step_wire::record::ExitRecord;
 use tokio::sync::mpsc;
 
-/// Memory that a step may use in these tests.
+/// Memory that a step may use in these tests, in bytes.
 const MEMORY: u64 = 100 << 20;
-/// A device that no step has: `/dev/full`.
+/// A device that no step holds: `/dev/full`.
 const FULL: DeviceNumber = DeviceNumber { block: false, major: 1, minor: 7 };
-/// Processes that one may have.
+/// Limit of a job's processes in these tests.
 const PROCESSES: u64 = 60;
 
-/// A node with one way of holding steps together.
+/// A node with one kind of containment.
 struct Node {
     way: CgroupPlugin,
     directory: tempfile::TempDir,
@@ -37,7 +37,7 @@ struct Node {
     groups: Option<Groups>,
 }
 
-/// A node for each way that this host has.
+/// Returns a node for each kind of containment that this host has.
 fn ways() -> Vec<Node> {
     [CgroupPlugin::Autodetect, CgroupPlugin::V1, CgroupPlugin::V2, CgroupPlugin::Disabled]
         .into_iter()
@@ -75,7 +75,7 @@ impl Node {
         self.groups.as_ref().is_some_and(|groups| groups.limits(controller))
     }
 
-    /// A batch step that writes to `out` in the node's directory.
+    /// Returns a batch step that writes to `out` in the node's directory.
     fn batch(&self, attempt: &str, script: &str) -> Launch {
         let attempt: StepAttempt = attempt.parse().unwrap();
         let mut launch = launch::batch(attempt, self.directory.path(), script);
@@ -108,7 +108,7 @@ impl Node {
         }
     }
 
-    /// How many processes of the node's steps there are, wherever they have gone.
+    /// Returns the number of live processes of the node's steps, wherever they have gone.
     fn left(&self) -> usize {
         let mark = format!("{ATTEMPT_VARIABLE}={}", self.directory.path().display());
         let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
@@ -131,7 +131,7 @@ impl Drop for Node {
 #[tokio::test]
 async fn memory_over_the_request_is_no_success() {
     for node in ways() {
-        // One process that grows, one that grows and hides its end, and many that are small each.
+        // One process that grows, one that grows and hides its end, and many that are each small.
         let scripts = [
             "head -c 600M /dev/zero | tail -n 1 | wc -c",
             "head -c 600M /dev/zero | tail -n 1 | wc -c; true",
@@ -169,12 +169,12 @@ async fn nothing_outlives_its_step() {
 
 #[tokio::test]
 async fn a_fork_bomb_ends_with_its_step() {
-    // It grows no more after six doublings, where nothing limits it.
+    // Without a limit the bomb stops after six doublings.
     const BOMB: &str = "f() { if [ $1 -gt 0 ]; then f $(($1 - 1)) & f $(($1 - 1)) & fi; sleep 1000; }\n\
         f 6 2>refused & sleep 1000";
     for node in ways() {
         let (step, mut events) = node.start(node.batch("1.0.batch", BOMB)).await;
-        // A shell that cannot fork says so, and ends.
+        // A shell that cannot fork reports that, and ends.
         let is_refused = || fs::metadata(node.path("refused")).is_ok_and(|said| said.len() > 0);
         let is_limited = node.limits("pids");
         while !if is_limited { is_refused() } else { node.left() >= 100 } {

@@ -1,4 +1,4 @@
-//! Steps with real processes: what a user, and a spurd that comes back, can notice of spurstepd.
+//! Steps with real processes: the behaviour of spurstepd as users and a restarted spurd see it.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 
 type Events = mpsc::Receiver<StepEvent>;
 
-/// Reads a file as this user until the reader ends; the answer's first byte, and what follows.
+/// Reads a file as this user until the reader ends; returns the answer's first byte, and the rest.
 async fn read_as(node: &Node, uid: u32, file: &str) -> (u8, String) {
     use tokio::io::AsyncReadExt;
     let identity = Identity { uid, gid: uid, groups: vec![uid], user: "somebody".to_owned() };
@@ -54,7 +54,7 @@ impl Node {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// A batch step that writes to `out` in the node's directory.
+    /// Returns a batch step that writes to `out` in the node's directory.
     fn batch(&self, script: &str) -> Launch {
         let mut launch = launch::batch("42.0.batch".parse().unwrap(), self.directory.path(), script);
         launch.order.tasks[0].env = vec![("SLURM_PROCID".to_owned(), "0".to_owned())];
@@ -63,7 +63,7 @@ impl Node {
         launch
     }
 
-    /// A step of `tasks` tasks with streams.
+    /// Returns a step of `tasks` tasks with streams.
     fn step(&self, tasks: u32, script: &str) -> Launch {
         let mut launch = self.batch("");
         let task = TaskOrder {
@@ -119,7 +119,7 @@ async fn started(events: &mut Events) -> Vec<u32> {
     }
 }
 
-/// Reads a task's standard output to its end, acknowledging everything.
+/// Reads a task's standard output to its end, and acknowledges all output.
 async fn output(reader: &mut StreamReader, writer: &mut spurd::launcher::StreamWriter, task: u32) -> String {
     let mut bytes = Vec::new();
     while let Some(event) = reader.receive().await.unwrap() {
@@ -150,7 +150,7 @@ fn wait_gone(pid: &str) {
     }
 }
 
-/// Waits until a file that a script writes by renaming is there.
+/// Waits until a file exists that a script creates by renaming, and returns its text.
 async fn wait_file(path: &Path) -> String {
     loop {
         if let Ok(text) = fs::read_to_string(path) {
@@ -279,7 +279,7 @@ async fn nothing_of_a_step_outlives_it() {
 #[tokio::test]
 async fn termination_is_polite_first() {
     let node = Node::new();
-    // Some shells say of their child that it was terminated.
+    // Some shells report that their child was terminated.
     let script =
         "exec 2>/dev/null; trap 'echo bye; exit 3' TERM; touch ready; while :; do sleep 1000 & wait; done";
     let (step, mut events) = node.start(node.batch(script)).await;
@@ -288,7 +288,8 @@ async fn termination_is_polite_first() {
     let notice = Some("slurmstepd: error: *** JOB 42 ON n1 CANCELLED ***".to_owned());
     step.request(Request::Terminate { kill_wait_ms: Some(600_000), notice }).await.unwrap();
     assert_eq!(ended(&mut events).await.status(), status(3, 0));
-    // Signals do not wait until the notice is written, which may be to a pipe that nobody reads: either may be first.
+    // Signals do not wait until the notice is written, which may be to a pipe without a reader: either may be
+    // first.
     let said = node.read("out");
     let mut lines: Vec<&str> = said.lines().collect();
     lines.sort_unstable();
@@ -311,7 +312,7 @@ async fn a_notice_is_a_line_in_the_standard_error() {
     assert_eq!(ended(&mut events).await.status(), status(0, 0));
 }
 
-/// The pipe has a reader that never reads: what does not fit is lost, and the step ends none the less.
+/// The pipe has a reader that never reads: what does not fit is lost, and the step ends all the same.
 #[tokio::test]
 async fn notices_to_a_full_pipe_hold_nothing_up() {
     let node = Node::new();
@@ -325,7 +326,7 @@ async fn notices_to_a_full_pipe_hold_nothing_up() {
     for _ in 0..200 {
         step.request(Request::Notice { text: "x".repeat(1024) }).await.unwrap();
     }
-    // It still answers, and ends.
+    // spurstepd still answers, and ends.
     step.request(Request::Subscribe).await.unwrap();
     assert!(matches!(events.recv().await, Some(StepEvent::Found { .. })));
     fs::write(node.path("go"), "").unwrap();
@@ -344,7 +345,7 @@ async fn what_ignores_the_polite_signal_is_killed() {
     assert_eq!(ended(&mut events).await.status(), status(0, 9));
 }
 
-/// The reader of a step's streams waits for the end of each.
+/// A client of a step's streams waits for the end of each.
 #[tokio::test]
 async fn the_streams_of_tasks_that_are_never_started_end() {
     let node = Node::new();
@@ -405,7 +406,7 @@ async fn a_signal_reaches_the_shell_alone_or_everything() {
     }
 }
 
-/// Of every process that a shell loop forks while it is being stopped none goes on.
+/// No process that a shell loop forks while it is being stopped goes on.
 #[tokio::test]
 async fn a_stopped_step_stands_still_and_goes_on() {
     let node = Node::new();
@@ -420,7 +421,7 @@ async fn a_stopped_step_stands_still_and_goes_on() {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         status.contains(&format!("State:\t{state}"))
     };
-    // A shell sleeps until the child that it has forked executes something; one that was stopped before never does.
+    // A shell sleeps until its forked child executes a program; a child that was stopped before never does.
     let is_stopped = |pid: &u32| {
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
         let mut children = children.split_whitespace().filter_map(|child| child.parse().ok());
@@ -430,7 +431,7 @@ async fn a_stopped_step_stands_still_and_goes_on() {
         tokio::task::yield_now().await;
     }
     fs::write(node.path("enough"), "").unwrap();
-    // SIGCONT is not passed on meanwhile; the answer to what is asked after it proves that it has been looked at.
+    // SIGCONT is not passed on meanwhile; the answer to the next request proves that the signal was handled.
     step.request(Request::Signal { signal: 18, scope: SignalScope::All }).await.unwrap();
     step.request(Request::Subscribe).await.unwrap();
     assert!(matches!(events.recv().await, Some(StepEvent::Found { .. })));
@@ -439,7 +440,7 @@ async fn a_stopped_step_stands_still_and_goes_on() {
     assert_eq!(ended(&mut events).await.status(), status(0, 0));
     assert_eq!(node.read("out"), "over\n");
 
-    // Killed while it is stopped, it is gone; asked to end, it goes on to do that.
+    // Killed while stopped, a step is gone; asked to end while stopped, it goes on in order to end.
     for (wait, expected) in [(Some(0), status(0, 9)), (None, status(3, 0))] {
         let node = Node::new();
         let (step, mut events) =
@@ -474,7 +475,8 @@ async fn a_step_whose_spurstepd_is_killed_is_lost_and_leaves_nothing() {
     let pids = started(&mut events).await;
     let stray = wait_file(&node.path("pid")).await;
     let attempt: StepAttempt = "42.0.batch".parse().unwrap();
-    // spurstepd is the parent of its task: the fourth word of its line, which no blank in the program's name moves.
+    // spurstepd is the parent of its task: the fourth word of the line, since the program's name has no
+    // blank.
     let line = fs::read_to_string(format!("/proc/{}/stat", pids[0])).unwrap();
     let shim = rustix::process::Pid::from_raw(line.split(' ').nth(3).unwrap().parse().unwrap()).unwrap();
     rustix::process::kill_process(shim, rustix::process::Signal::KILL).unwrap();
@@ -483,7 +485,7 @@ async fn a_step_whose_spurstepd_is_killed_is_lost_and_leaves_nothing() {
     assert_eq!(node.spool.find(attempt).unwrap(), Found::Lost);
 }
 
-/// Plays a spurd that is killed: everything it holds is dropped, spurstepd goes on.
+/// Plays a spurd that is killed: all its handles are dropped, and spurstepd goes on.
 #[tokio::test]
 async fn a_returning_spurd_finds_live_steps_and_real_exit_codes() {
     let node = Node::new();
@@ -518,7 +520,7 @@ async fn output_and_input_survive_a_change_of_reader() {
     assert_eq!((first.offset, first.bytes.as_slice()), (0, b"one\n".as_slice()));
     writer.input(InputPart { offset: 0, bytes: b"two\n".to_vec(), end: false }).await;
     drop((reader, writer));
-    // Nothing was acknowledged, so the next reader gets it again; the input it repeats is known by its offset.
+    // Without acknowledgements, the next client gets all output again; repeated input is known by its offset.
     let (mut reader, mut writer) = step.attach().await.unwrap();
     writer.input(InputPart { offset: 0, bytes: b"two\nthree\n".to_vec(), end: true }).await;
     assert_eq!(output(&mut reader, &mut writer, 0).await, "one\ntwo\nthree\n");
@@ -626,7 +628,7 @@ async fn code_runs_as_the_submitting_user_or_not_at_all() {
     }
 }
 
-/// The aim is 500 a second with release builds; `cargo test -- --nocapture` prints what it is here.
+/// The aim is 500 a second with release builds; `cargo test -- --nocapture` prints the rate here.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hundred_steps_run_and_leave_one_record_each() {
     let node = Arc::new(Node::new());
@@ -670,8 +672,10 @@ async fn a_file_is_read_as_its_user() {
     assert!(first == ReadOrder::REFUSED && why.starts_with("Permission denied"), "{why}");
 }
 
-/// What a file gains is passed on until the socket is closed for writing, also where another file takes its name. The
-/// process that reads belongs to its user and can be neither looked into nor traced by its user.
+/// Additions to a file are passed on until the socket is shut down for writing, also when another file takes
+/// its name.
+///
+/// The reading process runs as the user, who can neither inspect nor trace it.
 #[tokio::test]
 async fn a_file_is_followed_by_a_process_that_cannot_be_traced() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -13,13 +13,13 @@ use spur_core::text::tres::Tres;
 
 use crate::v1;
 
-/// What `sacctmgr` says behind an unknown option where there are conditions, too.
+/// The hint that `sacctmgr` adds to an unknown option of commands with conditions.
 const HINT: &str = "\n Use keyword 'where' to modify condition";
 
-/// Reads a change that is asked for. `cluster` is the name of this one.
+/// Parses a change of the policy tree. `cluster` is the name of this cluster.
 ///
 /// # Errors
-/// The sentence of `sacctmgr` on what cannot be read.
+/// The sentence of `sacctmgr` about the part that cannot be read.
 pub fn read(cluster: &str, request: &v1::ChangeAccountsRequest) -> Result<Ask, String> {
     let count = request.names.len().max(request.lines.len());
     if count > MOST_AT_ONCE {
@@ -49,7 +49,7 @@ pub fn read(cluster: &str, request: &v1::ChangeAccountsRequest) -> Result<Ask, S
     Ok(match (request.verb.as_str(), entity) {
         ("add", Entity::Account) => Ask::AddAccounts(lower(), ask::account_set(&settings)?),
         ("add", Entity::User) => {
-            // As with Slurm.
+            // As in Slurm, the hint is missing here.
             let add = ask::user_add(&settings);
             Ask::AddUsers(plain(), add.map_err(|text| text.replace(HINT, ""))?)
         }
@@ -103,10 +103,10 @@ fn line(line: &v1::DumpLine) -> Result<(u32, LoadLine), String> {
     })
 }
 
-/// Reads the conditions of a list.
+/// Parses the conditions of a list.
 ///
 /// # Errors
-/// The sentence of `sacctmgr` on what cannot be read.
+/// The sentence of `sacctmgr` about the part that cannot be read.
 pub fn conditions(cluster: &str, request: &v1::ListAccountsRequest) -> Result<(Entity, Which), String> {
     let entity = entity(&request.entity).ok_or_else(|| format!("invalid keyword: {}", request.entity))?;
     let words = request.names.iter().chain(&request.conditions).map(|text| Word::read(text));
@@ -114,7 +114,7 @@ pub fn conditions(cluster: &str, request: &v1::ListAccountsRequest) -> Result<(E
     Ok((entity, which))
 }
 
-/// An account.
+/// Encodes an account.
 #[must_use]
 pub fn account(tree: &Accounts, account: &Account) -> v1::AccountRecord {
     let own = tree.of_account(&account.name);
@@ -131,7 +131,7 @@ pub fn account(tree: &Accounts, account: &Account) -> v1::AccountRecord {
     }
 }
 
-/// A user.
+/// Encodes a user.
 #[must_use]
 pub fn user(tree: &Accounts, user: &User) -> v1::UserRecord {
     let coordinated = tree.accounts().filter(|account| account.coordinators.contains(&user.name));
@@ -146,7 +146,7 @@ pub fn user(tree: &Accounts, user: &User) -> v1::UserRecord {
     }
 }
 
-/// An association.
+/// Encodes an association.
 #[must_use]
 pub fn association(tree: &Accounts, placed: Placed<'_>) -> v1::AssociationRecord {
     let Placed { association, depth } = placed;
@@ -199,7 +199,8 @@ pub fn outsider(account: &Association, user: &str, depth: usize) -> v1::Associat
     }
 }
 
-/// The usage of an association or an outsider, and the place in fair share; `to_come` is what running jobs may still use.
+/// Encodes the usage and fair share of an association or an outsider. `to_come` is the usage that running
+/// jobs may still add.
 #[must_use]
 pub fn usage(cluster: &Cluster, holder: &Holder, to_come: &BTreeMap<Holder, Tres>) -> v1::UsageRecord {
     let (usage, shares) = (cluster.usage(), cluster.fair_shares());
@@ -222,7 +223,7 @@ fn limits(limits: &Limits) -> Vec<v1::LimitValue> {
     limits.texts().map(|(kind, value)| v1::LimitValue { name: kind.name().to_owned(), value }).collect()
 }
 
-/// A QOS.
+/// Encodes a QOS.
 #[must_use]
 pub fn qos(qos: &Qos) -> v1::QosRecord {
     let names = |names: &[Arc<str>]| names.iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! What nodes say and are told.
+//! Messages between the controller and the nodes.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use super::usage::usage;
 use crate::v1;
 use crate::v1::report::Report as Wire;
 
-/// What a node says of itself.
+/// Decodes the registration of a node.
 ///
 /// # Errors
-/// A shape that cannot be one.
+/// Fails if the shape is missing or impossible.
 pub fn registration(hello: &v1::Hello) -> Result<Registration, BadField> {
     let shape = hello.shape.as_ref().ok_or_else(|| BadField::new("shape", "a node must say what it has"))?;
     Ok(Registration {
@@ -46,7 +46,7 @@ fn device_place(place: &v1::DevicePlace) -> DevicePlace {
     DevicePlace {
         name: place.name.as_str().into(),
         kind: place.kind.as_str().into(),
-        // A list that cannot be read says as little as none.
+        // A list of cores that cannot be read counts as unknown.
         cores: place.cores.parse().unwrap_or_default(),
         links: place.links.clone(),
     }
@@ -72,13 +72,13 @@ fn node_shape(shape: &v1::NodeShape) -> NodeShape {
     }
 }
 
-/// The attempts in a node's spool.
+/// Returns the attempts in a node's spool.
 pub fn held(hello: &v1::Hello) -> Vec<Held> {
     let one = |held: &v1::HeldAttempt| Some(Held { attempt: attempt(held.attempt?), live: held.live });
     hello.attempts.iter().filter_map(one).collect()
 }
 
-/// The reports in a registration, without those of a kind that this release does not know.
+/// Decodes the reports in a registration; reports of an unknown kind are left out.
 pub fn reports(hello: &v1::Hello, now_ms: i64) -> impl Iterator<Item = Unacknowledged> {
     hello.reports.iter().filter_map(move |wire| {
         let (attempt, report) = report(wire.clone(), now_ms).ok()?;
@@ -86,10 +86,10 @@ pub fn reports(hello: &v1::Hello, now_ms: i64) -> impl Iterator<Item = Unacknowl
     })
 }
 
-/// The name of a history, from the wire; none if nothing is said.
+/// Decodes the name of a history; `None` if it is empty.
 ///
 /// # Errors
-/// Something that is no such name.
+/// Fails if the bytes are not 16.
 pub fn history(wire: &[u8]) -> Result<Option<HistoryId>, BadField> {
     match <[u8; 16]>::try_from(wire) {
         Ok(id) => Ok(Some(HistoryId(id))),
@@ -98,10 +98,10 @@ pub fn history(wire: &[u8]) -> Result<Option<HistoryId>, BadField> {
     }
 }
 
-/// How far a node has been led.
+/// Decodes the latest reign, entry and job number that a node has seen.
 ///
 /// # Errors
-/// A history that is none.
+/// Fails if the history is malformed.
 pub fn seen(hello: &v1::Hello) -> Result<Seen, BadField> {
     Ok(Seen {
         history: history(&hello.history)?,
@@ -112,21 +112,22 @@ pub fn seen(hello: &v1::Hello) -> Result<Seen, BadField> {
     })
 }
 
-/// An attempt, from the wire.
+/// Decodes an attempt.
 pub fn attempt(wire: v1::Attempt) -> Attempt {
     Attempt { job: JobId(wire.job_id), restart: wire.restart }
 }
 
-/// An attempt, for the wire.
+/// Encodes an attempt.
 pub fn wire_attempt(attempt: Attempt) -> v1::Attempt {
     v1::Attempt { job_id: attempt.job.0, restart: attempt.restart }
 }
 
-/// Reads a node's report and the attempt that it is about. `now_ms` is the wall-clock time of this host, in milliseconds
-/// since the Unix epoch.
+/// Decodes a node's report, with its attempt. `now_ms` is the wall's time of this host, in milliseconds since
+/// the Unix epoch.
 ///
 /// # Errors
-/// A report of nothing, which a later release may send: it is for the caller to acknowledge it or not.
+/// Fails if the report is missing or of an unknown kind, as a later release may send; the caller decides
+/// about its acknowledgement.
 pub fn report(wire: v1::Report, now_ms: i64) -> Result<(Attempt, Report), BadField> {
     let missing = |field| BadField::new(field, "missing, or of a kind that this release does not know");
     let of = wire.attempt.ok_or_else(|| missing("attempt"))?;
@@ -143,7 +144,7 @@ pub fn report(wire: v1::Report, now_ms: i64) -> Result<(Attempt, Report), BadFie
         },
         Wire::LaunchFailed(failed) => {
             let exit = match exit(failed.exit_code, failed.exit_signal) {
-                // A node of an earlier release does not say.
+                // A node of an earlier release sends no exit code.
                 none if none.is_success() => ExitCode::exited(1),
                 known => known,
             };
@@ -165,18 +166,18 @@ pub fn report(wire: v1::Report, now_ms: i64) -> Result<(Attempt, Report), BadFie
     Ok((attempt(of), report))
 }
 
-/// An exit, from the wire.
+/// Decodes an exit code.
 pub fn exit(code: u32, signal: u32) -> ExitCode {
     let byte = |number: u32| u8::try_from(number).unwrap_or(u8::MAX);
     ExitCode { code: byte(code), signal: byte(signal) }
 }
 
-/// A user, for the wire.
+/// Encodes a user.
 pub fn user(owner: &Owner) -> v1::User {
     v1::User { uid: owner.uid, gid: owner.gid, name: owner.user.to_string(), group: owner.group.to_string() }
 }
 
-/// What a job holds on a node with these devices.
+/// Encodes a job's part of a node with this shape.
 pub fn part(held: &NodeAlloc, shape: &NodeShape) -> v1::NodePart {
     let device = |taken: &spur_core::model::alloc::GresAlloc| {
         let at = usize::from(taken.entry);
@@ -199,7 +200,7 @@ pub fn part(held: &NodeAlloc, shape: &NodeShape) -> v1::NodePart {
     }
 }
 
-/// A batch script with what it carries, for the wire.
+/// Encodes a batch script with its script and environment.
 pub fn batch(batch: &Batch, payload: Payload) -> v1::Batch {
     let text = |value: &Option<Box<str>>| value.as_deref().unwrap_or_default().to_owned();
     v1::Batch {
@@ -224,7 +225,7 @@ pub fn batch(batch: &Batch, payload: Payload) -> v1::Batch {
     }
 }
 
-/// Names and values, for the wire.
+/// Encodes names and values.
 pub fn variables(list: impl IntoIterator<Item = (String, String)>) -> Vec<v1::KeyValue> {
     list.into_iter().map(|(key, value)| v1::KeyValue { key, value }).collect()
 }

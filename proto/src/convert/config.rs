@@ -1,4 +1,4 @@
-//! The policy in force, as `scontrol show config` reads it.
+//! The policy in force, for `scontrol show config`.
 
 use serde_json::Value;
 use spur_core::model::config::{AuthMethod, Local, LogFormat, LogLevel, Policy};
@@ -6,8 +6,8 @@ use spur_core::model::topology::{DEFAULT_TOPOLOGY, Plugin};
 
 use crate::v1;
 
-/// Keys and values in the order to print: the sections of the configuration file, without nodes, partitions and
-/// topologies, which have commands of their own.
+/// Returns keys and values of the configuration file's sections, in printing order. Nodes, partitions and
+/// topologies have commands of their own.
 pub fn settings(policy: &Policy) -> Vec<v1::KeyValue> {
     let mut settings = vec![setting("cluster_name", policy.cluster_name.to_string())];
     let sections = [
@@ -20,7 +20,7 @@ pub fn settings(policy: &Policy) -> Vec<v1::KeyValue> {
     let qos = policy.qos.iter().map(|qos| (format!("qos.{}", qos.name), serde_json::to_value(qos)));
     for (section, value) in sections.into_iter().chain(qos) {
         let Ok(Value::Object(fields)) = value else { continue };
-        // The name of a QOS is in the name of its section.
+        // The section's name contains the name of the QOS.
         let fields = fields.iter().filter(|(key, _)| *key != "name");
         settings.extend(fields.map(|(key, value)| setting(&format!("{section}.{key}"), plain(value))));
     }
@@ -36,8 +36,8 @@ pub fn settings(policy: &Policy) -> Vec<v1::KeyValue> {
     settings
 }
 
-/// The settings of the controller's host and of the node daemons, as `scontrol show config` prints them. Users' limits, devices
-/// and the site's certificates are left out.
+/// Returns the settings of the controller's host and of the node daemons, for `scontrol show config`. Users'
+/// limits, devices and the site's certificates are left out.
 pub fn local_settings(local: &Local) -> Vec<v1::KeyValue> {
     let Local { controller, auth, agent, log, .. } = local;
     let level = match log.level {

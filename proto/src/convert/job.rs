@@ -1,4 +1,4 @@
-//! A job as `squeue` and `scontrol show job` read it.
+//! Jobs, for `squeue` and `scontrol show job`.
 
 use spur_core::cluster::{Cluster, Partition};
 use spur_core::controller::environment::repeated;
@@ -23,16 +23,16 @@ use spur_core::text::tres::{Tres, TresKind};
 use super::{count, narrow, node};
 use crate::v1;
 
-/// What is known of a job beside the cluster: the planner's view, which is not durable.
+/// The planner's view of a job, which is not part of the durable cluster.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outlook<'a> {
-    /// What the last plan that looked at the job says of it.
+    /// The outlook of the last pass that considered the job.
     pub waiting: Option<&'a Waiting>,
-    /// When that plan was made.
+    /// Time of that pass.
     pub evaluated: Option<Time>,
 }
 
-/// A job at `now`.
+/// Encodes a job at `now`.
 pub fn render(cluster: &Cluster, job: &Job, outlook: Outlook<'_>, now: Time) -> v1::Job {
     let mut message = requested(job);
     // A het job has one script: that of its first component.
@@ -105,7 +105,7 @@ pub fn render(cluster: &Cluster, job: &Job, outlook: Outlook<'_>, now: Time) -> 
     message
 }
 
-/// Every time as people read it.
+/// Converts every time from the cluster's clock to the wall's.
 fn on_the_wall(message: &mut v1::Job, clock: &Clock) {
     if clock.ahead == 0 {
         return;
@@ -129,13 +129,15 @@ fn on_the_wall(message: &mut v1::Job, clock: &Clock) {
     }
 }
 
-/// When a job that waits no more became eligible; one that started before this was noted, as early as it can have been.
+/// Returns the time at which a job that has started or ended became eligible.
+///
+/// Records of earlier releases lack that time; then it is the earliest possible one.
 fn started_eligible(job: &Job) -> Option<Time> {
     let earliest = || job.spec.begin.map_or(job.submitted, |begin| begin.max(job.submitted));
     job.was_eligible.or_else(|| job.phase.started().map(|_| earliest()))
 }
 
-/// What follows from the request alone.
+/// Encodes the parts of a job that follow from its request alone.
 fn requested(job: &Job) -> v1::Job {
     let JobSpec { owner, shape, batch, .. } = &*job.spec;
     let spec = &job.spec;
@@ -204,7 +206,7 @@ fn requested(job: &Job) -> v1::Job {
     message
 }
 
-/// The tasks of an array that wait as one, and how many of the array may run at one time: `4-7,9%2`.
+/// Returns the tasks of an array that share a record, with the limit of running tasks: `4-7,9%2`.
 pub fn waiting_tasks(job: &Job) -> String {
     let part = job.array.as_ref().filter(|part| part.tasks.only().is_none());
     let limit = job.spec.array.as_ref().and_then(|array| array.limit);
@@ -254,7 +256,7 @@ fn describe_shape(shape: &Shape, message: &mut v1::Job) {
     .to_owned();
 }
 
-/// The trackable resources that an allocation holds, and what is charged for them.
+/// Returns the trackable resources of an allocation, with the billing amount.
 pub fn allocated_tres(cluster: &Cluster, alloc: &Alloc) -> Tres {
     let mut tres = cluster.held_tres(&alloc.nodes);
     tres.set(TresKind::Billing, alloc.billed().count());
@@ -291,7 +293,7 @@ fn exits(job: &Job, message: &mut v1::Job) {
         Phase::Ended(ended) => Some(&ended.outcome),
         Phase::Pending(_) | Phase::Running { .. } | Phase::Suspended(_) => None,
     };
-    // Of a job that was cancelled it is that of its script.
+    // A cancelled job shows the exit code of its script.
     let script = job.batch_end.as_ref().map(|batch| batch.end.exit);
     let script = script.filter(|_| outcome.is_some_and(|outcome| outcome.state == EndState::Cancelled));
     let exit = script.or(outcome.map(|outcome| outcome.exit)).unwrap_or_default();
@@ -300,31 +302,31 @@ fn exits(job: &Job, message: &mut v1::Job) {
         (job.derived_exit.code.into(), job.derived_exit.signal.into());
 }
 
-/// What Slurm says in the reason itself of nodes that are not available: which they are, or for what they are reserved. Of a
-/// het job the sentence says first which component it is about.
+/// Returns the part of an explanation that Slurm puts into the reason itself: the unavailable nodes, or the
+/// purpose of their reservation. The explanation of a het job begins with the component.
 fn not_available(detail: &str) -> Option<&str> {
     let reserved = RESERVED.into_iter().find(|what| detail.contains(what));
     let nodes = || detail.find(UNAVAILABLE).and_then(|at| detail[at..].split([' ', ';']).next());
     reserved.or_else(nodes)
 }
 
-/// The word of a reason, without what Slurm says behind it, which is in the sentence as well.
+/// Returns the word of a reason, without Slurm's addition, which is in the sentence as well.
 pub fn word(reason: &str) -> &str {
     reason.split(',').next().unwrap_or(reason)
 }
 
-/// A reason as JSON has it, whose readers compare it: the word alone.
+/// Serializes a reason as its word alone, because readers of JSON compare it.
 pub(crate) fn one_word<S: serde::Serializer>(reason: &str, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(word(reason))
 }
 
-/// The priority of a job when it ended that had not started; 0 of one that its user held all the time.
+/// Returns the last priority of a job that ended before it started; 0 if its user held it all the time.
 pub fn last_priority(cluster: &Cluster, job: &Job, ended: Time) -> u32 {
     let held = job.spec.hold && job.eligible().is_none();
     if held { 0 } else { sched::first_priority(cluster, job, ended) }
 }
 
-/// Why a job waits, and what is planned for it.
+/// Encodes the reason why a job waits, and its planned start.
 fn waiting(
     cluster: &Cluster,
     job: &Job,
@@ -387,7 +389,7 @@ fn reason(
         return (reason, waits.map(ToString::to_string).unwrap_or_default());
     }
     let date = |time: Time| format!("{}Z", Civil::from_utc(cluster.clock().wall(time)));
-    // Durable, so that it is known even when no pass has been made since.
+    // The nomination is durable, so it is known even if no pass has been made since.
     if let Some(nomination) = job.nomination() {
         let known = planned.filter(|planned| planned.reason == Reason::Preempting);
         let detail = known.map_or_else(|| nomination.detail.to_string(), |planned| planned.sentence(date));
@@ -396,7 +398,8 @@ fn reason(
     planned.map_or((Reason::None, String::new()), |planned| (planned.reason, planned.sentence(date)))
 }
 
-/// The start of a job that begins later, held or not: the earliest that there can be, as in Slurm.
+/// Encodes the start of a job with a begin time in the future, held or not: the earliest possible, as in
+/// Slurm.
 fn begins(job: &Job, pending: &Pending, now: Time, message: &mut v1::Job) {
     let Some(begin) = pending.not_before.filter(|begin| *begin > now) else { return };
     message.start_time = Some(begin.0);
@@ -404,15 +407,16 @@ fn begins(job: &Job, pending: &Pending, now: Time, message: &mut v1::Job) {
     message.end_time = (!end.is_never()).then_some(end.0);
 }
 
-/// What a job that started holds or held.
+/// Encodes the allocation of a job that has started.
 fn held(cluster: &Cluster, alloc: &Alloc, started: Time, message: &mut v1::Job) {
     let names = || cluster.names_of(alloc.nodes.iter().map(|part| part.node));
     message.start_time = Some(started.0);
-    // The pass that started it was the last to look at it.
+    // The pass that started the job was the last to consider it.
     message.last_sched_eval = Some(started.0);
     message.priority = alloc.why.priority;
     message.partition = alloc.partition.to_string();
-    // As in Slurm, a job that asked for several reservations shows all of them; one that asked for none shows its own.
+    // As in Slurm, a job that asked for several reservations shows all of them; one that asked for none shows
+    // the one used.
     if let Some(reservation) = alloc.reservation.as_ref().filter(|_| message.reservation.is_empty()) {
         message.reservation = reservation.to_string();
     }
@@ -431,8 +435,7 @@ fn held(cluster: &Cluster, alloc: &Alloc, started: Time, message: &mut v1::Job) 
     message.exact = Some(alloc.why.exact);
 }
 
-/// What a job that started has, or had, of its nodes; those of which it has the same stand together where they follow each
-/// other.
+/// Encodes the job's parts of its nodes; consecutive nodes with equal parts share an entry.
 pub fn shares(cluster: &Cluster, alloc: &Alloc) -> Vec<v1::AllocatedNodes> {
     let mut shares: Vec<(Vec<NodeId>, v1::AllocatedNodes)> = Vec::new();
     let shape = |part: &NodeAlloc| cluster.node(part.node).map(|node| &node.shape);
@@ -459,7 +462,7 @@ pub fn shares(cluster: &Cluster, alloc: &Alloc) -> Vec<v1::AllocatedNodes> {
     shares.into_iter().map(named).collect()
 }
 
-/// Devices that a job has of a node, by their numbers among all of their name there: `gpu:a100:2(IDX:0-1)`.
+/// Returns a job's devices on a node, by their numbers among all of their name there: `gpu:a100:2(IDX:0-1)`.
 fn devices(shape: &NodeShape, held: &[GresAlloc]) -> Vec<String> {
     let mut all: Vec<Called<'_>> = Vec::new();
     for one in held.iter().filter_map(|held| shape.called(held)) {
@@ -477,7 +480,7 @@ fn devices(shape: &NodeShape, held: &[GresAlloc]) -> Vec<String> {
     all.iter().map(written).collect()
 }
 
-/// How many domains of a layer a placement touches.
+/// Encodes the number of domains of a layer that a placement uses.
 pub fn span(layer: &str, count: u32) -> v1::Span {
     v1::Span { layer: layer.to_owned(), count }
 }
@@ -491,7 +494,7 @@ mod tests {
     #[test]
     fn gpus_of_tasks_count_once() {
         let gpus = |count: u64| if count == 0 { Vec::new() } else { vec![GresSpec::new("gpu", None, count)] };
-        // Of each node, of the job, of each of four tasks, and altogether.
+        // GPUs of each node, of the job, of each of four tasks, and the total.
         for (node, job, task, all) in [(4, 0, 1, 4), (0, 4, 1, 4), (0, 0, 2, 8), (2, 0, 0, 2)] {
             let (gres, gpus_per_task) = (gpus(node), gpus(task));
             let shape = Shape { tasks: Some(4), gres, gpus: gpus(job), gpus_per_task, ..Shape::default() };

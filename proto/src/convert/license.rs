@@ -1,4 +1,4 @@
-//! Licenses as `scontrol show licenses` reads them.
+//! Licenses, for `scontrol show licenses`.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use spur_core::text::time::Time;
 use super::narrow;
 use crate::v1;
 
-/// All licenses that there are, by name, at `now`; jobs have theirs until they have ended.
+/// Encodes all licenses by name, at `now`; jobs hold theirs until they have ended.
 pub fn render_all(cluster: &Cluster, now: Time) -> Vec<v1::License> {
     let extras = cluster.jobs().licensed().filter_map(|job| job.spec.extra.as_ref());
     let used = sums(extras.flat_map(|extra| &extra.licenses));
@@ -30,7 +30,7 @@ pub fn render_all(cluster: &Cluster, now: Time) -> Vec<v1::License> {
     licenses
 }
 
-/// How many of each there are in all.
+/// Adds up the counts of each license.
 fn sums<'a>(counts: impl Iterator<Item = &'a (Box<str>, u32)>) -> BTreeMap<&'a str, u64> {
     let mut sums = BTreeMap::new();
     for (name, count) in counts {

@@ -1,7 +1,7 @@
-//! The one door between messages and the core's types: what arrives is parsed once, what leaves is rendered here.
+//! Conversion between messages and the core's types: all parsing of requests and all rendering of replies.
 //!
-//! Requests come in as [`BadField`] or as a value the core takes; what clients read is made from a `Cluster` and, for
-//! what is not durable, from an [`Outlook`](job::Outlook) or a [`Pulse`](node::Pulse) that the caller keeps.
+//! A request becomes a value of the core or a [`BadField`]. Replies are made from a `Cluster` and, for facts
+//! that are not durable, from an [`Outlook`](job::Outlook) or a [`Pulse`](node::Pulse) of the caller.
 
 pub mod accounts;
 pub mod agent;
@@ -33,48 +33,49 @@ use spur_core::text::length;
 pub struct BadField {
     /// The option or field, as users know it.
     pub field: &'static str,
-    /// What is wrong with it and what would work.
+    /// The problem, and values that would work.
     pub problem: String,
 }
 
 impl BadField {
-    /// A field and what is wrong with it.
+    /// Returns the error of a field.
     pub fn new(field: &'static str, problem: impl Into<String>) -> Self {
         Self { field, problem: problem.into() }
     }
 }
 
-/// Refuses a text that is longer than what is kept of its kind.
+/// Refuses a text longer than `most` bytes.
 fn fits(field: &'static str, text: &str, most: usize) -> Result<(), BadField> {
     length::check(text, most).map_err(|error| BadField::new(field, error.to_string()))
 }
 
-/// Reads a text with a grammar of its own.
+/// Parses a text with a grammar of its own.
 fn read<T: FromStr<Err: Display>>(field: &'static str, text: &str) -> Result<T, BadField> {
     text.parse().map_err(|error: T::Err| BadField::new(field, error.to_string()))
 }
 
-/// The same where an empty text says nothing.
+/// Parses a text with a grammar of its own; `None` for an empty text.
 fn read_if_set<T: FromStr<Err: Display>>(field: &'static str, text: &str) -> Result<Option<T>, BadField> {
     if text.is_empty() { Ok(None) } else { read(field, text).map(Some) }
 }
 
-/// So much of a text as is kept of it. It is for people and for accounting, and nobody's job should fail for it.
+/// Cuts a text to `most` bytes. The text is for people and accounting, so that no job should be refused for
+/// its length.
 fn cut(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
 
-/// A text, if there is any.
+/// Boxes a text; `None` for an empty one.
 fn boxed(written: &str) -> Option<Box<str>> {
     (!written.is_empty()).then(|| written.into())
 }
 
-/// A count as the wire has it.
+/// Converts a count for the wire.
 fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// A sum as the wire has it.
+/// Converts a sum for the wire.
 fn narrow(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! A node as `sinfo` and `scontrol show node` read it.
+//! Nodes, for `sinfo` and `scontrol show node`.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +13,19 @@ use spur_core::text::tres::{Tres, TresKind};
 
 use crate::v1;
 
-/// What a node last said of itself; not durable.
+/// The last heartbeat of a node, which is not durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pulse {
-    /// Load average of one minute, in hundredths.
+    /// Load average over one minute, in hundredths.
     pub load_hundredths: Option<u32>,
-    /// Memory that processes could get, MiB.
+    /// Memory available to processes, in MiB.
     pub memory_free_mb: Option<u64>,
 }
 
-/// A node at `now`. `planned` says that the planner keeps it free for a job; what is kept for a job that others make way for
-/// is known without.
+/// Encodes a node at `now`.
+///
+/// `planned` is true if the planner keeps the node free for a job; nominations are known from the cluster
+/// itself.
 pub fn render(cluster: &Cluster, node: &Node, pulse: Pulse, planned: bool, now: Time) -> v1::Node {
     let reservation = reserved(cluster, node, now);
     let (reason, reason_user, reason_time) = complaint(node);
@@ -83,12 +85,12 @@ pub fn render(cluster: &Cluster, node: &Node, pulse: Pulse, planned: bool, now: 
     message
 }
 
-/// Slurm's base state, lower case.
+/// Returns Slurm's base state, in lower case.
 pub fn state(cluster: &Cluster, node: &Node, planned: bool) -> &'static str {
     let completing = |job| matches!(cluster.job(job).map(|job| &job.phase), Some(Phase::Completing(_)));
     let clearing =
         !node.stale.is_empty() || (!node.jobs.is_empty() && node.jobs.iter().all(|job| completing(*job)));
-    // That nothing is heard of a host while it boots takes it out of service no more than the boot does.
+    // Silence while the host boots does not take the node out of service.
     let boots = node.is_rebooting() && matches!(node.health, Health::Down { by: None, .. });
     let health = if boots { &Health::Up } else { &node.health };
     match (health, &node.drain) {
@@ -105,7 +107,7 @@ pub fn state(cluster: &Cluster, node: &Node, planned: bool) -> &'static str {
     }
 }
 
-/// What is done to its host, as Slurm calls it.
+/// Returns Slurm's name of the operation on the node's host; empty for none.
 fn power(node: &Node) -> &'static str {
     match &node.power {
         None => "",
@@ -118,7 +120,7 @@ fn power(node: &Node) -> &'static str {
     }
 }
 
-/// What it is to be when that is done.
+/// Returns the state that the node takes after a reboot.
 fn next_state(node: &Node) -> &'static str {
     match node.reboot().and_then(|reboot| reboot.next) {
         None => "",
@@ -127,13 +129,13 @@ fn next_state(node: &Node) -> &'static str {
     }
 }
 
-/// The reservation that has a node at a time: of several one for maintenance.
+/// Returns the reservation that holds a node at a time; of several, one for maintenance.
 pub fn reserved<'a>(cluster: &'a Cluster, node: &Node, now: Time) -> Option<&'a Reservation> {
     let here = cluster.reservations().filter(|kept| kept.is_active(now) && kept.holds(node.id));
     here.max_by_key(|kept| kept.has(Flag::Maint)).map(|kept| &**kept)
 }
 
-/// The state of a node: one that would be idle is shown as what it is reserved for.
+/// Returns the state of a node; an idle node in a reservation is shown as reserved.
 fn shown_state(
     cluster: &Cluster,
     node: &Node,
@@ -147,7 +149,7 @@ fn shown_state(
     }
 }
 
-/// Reason, who set it, and when.
+/// Returns the reason of a node's state, its author, and its time.
 fn complaint(node: &Node) -> (String, String, Option<Time>) {
     if let Some(reboot) = node.reboot() {
         return (reboot.reason.to_string(), reboot.by.to_string(), Some(reboot.at));
@@ -164,17 +166,17 @@ fn complaint(node: &Node) -> (String, String, Option<Time>) {
     }
 }
 
-/// Devices as Slurm writes them: `gpu:mi300x:8`.
+/// Formats devices as Slurm does: `gpu:mi300x:8`.
 fn gres(all: &[NodeGres]) -> String {
     all.iter().map(|gres| devices(&gres.name, &gres.kind, gres.count)).collect::<Vec<_>>().join(",")
 }
 
-/// So many devices of a name and a type, if they have one.
+/// Formats a number of devices of a name, with the type if there is one.
 pub(super) fn devices(name: &str, kind: &str, count: u32) -> String {
     if kind.is_empty() { format!("{name}:{count}") } else { format!("{name}:{kind}:{count}") }
 }
 
-/// What there is of each kind of device, and which of it is taken: how many, and their numbers among all of their name.
+/// Returns each kind of device with the number in use, and their numbers among all of their name.
 fn taken(cluster: &Cluster, node: &Node) -> Vec<(NodeGres, u32, IdSet)> {
     let shape = &*node.shape;
     let mut all: Vec<_> = shape.listed().into_iter().map(|gres| (gres, 0, IdSet::EMPTY)).collect();
@@ -192,7 +194,7 @@ fn taken(cluster: &Cluster, node: &Node) -> Vec<(NodeGres, u32, IdSet)> {
     for (ids, entry) in used.filter(|(_, entry)| !shape.is_shared((*entry).into())) {
         add(&GresAlloc { entry, ids: ids.clone(), shards: false });
     }
-    // Whether somebody has all shards of a GPU or the GPU itself, its jobs say.
+    // Only the jobs of a shared GPU tell whether they hold all its shards or the GPU itself.
     let jobs = node.jobs.iter().filter(|_| shape.shared_gpus).filter_map(|job| cluster.job(*job));
     for part in jobs.filter_map(|job| job.phase.holds_on(node.id)) {
         part.gres.iter().filter(|held| shape.is_shared(held.entry.into())).for_each(&mut add);
@@ -235,7 +237,7 @@ fn gres_used(cluster: &Cluster, node: &Node) -> String {
     taken(cluster, node).iter().map(one).collect::<Vec<_>>().join(",")
 }
 
-/// What there is of everything, and what it counts for; of what is taken Slurm shows no such count.
+/// Returns the configured resources with the billing amount; for resources in use Slurm shows none.
 fn configured_tres(cluster: &Cluster, node: &Node) -> Tres {
     let mut tres = tres(cluster, node, |all, _| all);
     if node.shape.cpus > 0 {
@@ -244,7 +246,8 @@ fn configured_tres(cluster: &Cluster, node: &Node) -> Tres {
     tres
 }
 
-/// The node's trackable resources; `pick` gets what there is and what is taken of each. Zeros are left out.
+/// Returns the node's trackable resources. `pick` chooses between the configured and the used amount; zeros
+/// are left out.
 fn tres(cluster: &Cluster, node: &Node, pick: impl Fn(u64, u64) -> u64) -> Tres {
     let shape = &*node.shape;
     let cpus = pick(shape.cpus.into(), (shape.cpus - node.free_cpus().len().min(shape.cpus)).into());
@@ -255,7 +258,7 @@ fn tres(cluster: &Cluster, node: &Node, pick: impl Fn(u64, u64) -> u64) -> Tres 
         }
     };
     set(TresKind::Cpu, cpus);
-    // As with Slurm all memory, and of the CPUs those that jobs can have.
+    // As in Slurm: all memory, but only CPUs that jobs can have.
     set(TresKind::Mem, pick(shape.memory_mb + node.specialized.memory_mb, node.used.memory_mb));
     for (gres, used, _) in taken(cluster, node) {
         let count = pick(gres.count.into(), used.into());
@@ -285,7 +288,7 @@ fn registration(cluster: &Cluster, node: &Node, message: &mut v1::Node) {
     message.started_time = Some(said.started.0);
 }
 
-/// Where it is in each topology, and in that of its first partition.
+/// Encodes the node's position in each topology, and in that of its first partition.
 fn place(cluster: &Cluster, node: &Node, message: &mut v1::Node) {
     let places = cluster.topologies().iter().filter_map(|topology| {
         let pos = topology.fabric.pos(node.id)?;

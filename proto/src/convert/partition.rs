@@ -1,4 +1,4 @@
-//! A partition as `sinfo` and `scontrol show partition` read it.
+//! Partitions, for `sinfo` and `scontrol show partition`.
 
 use spur_core::cluster::{Cluster, Partition};
 use spur_core::model::config::{Oversubscribe, PartitionState, PreemptBy, PreemptMode};
@@ -8,11 +8,11 @@ use spur_core::text::tres::{Tres, TresKind};
 use super::count;
 use crate::v1;
 
-/// A partition.
+/// Encodes a partition.
 pub fn render(cluster: &Cluster, partition: &Partition) -> v1::Partition {
     let config = &partition.config;
     let members = || partition.nodes.iter().filter_map(|id| cluster.node(*id));
-    // As with Slurm all CPUs; those of its resources are what jobs can have.
+    // As in Slurm: all CPUs here, and in the resources those that jobs can have.
     let cpus: u64 = members().map(|node| u64::from(node.all_cpus())).sum();
     let preempt = &cluster.policy().preempt;
     let mode = match preempt.by {
@@ -90,7 +90,7 @@ const STATES: [(&str, PartitionState); 4] = [
     ("INACTIVE", PartitionState::Inactive),
 ];
 
-/// Slurm's word for a partition's state.
+/// Returns Slurm's word for a partition's state.
 pub fn state_name(state: PartitionState) -> &'static str {
     match state {
         PartitionState::Up => "UP",
@@ -100,12 +100,12 @@ pub fn state_name(state: PartitionState) -> &'static str {
     }
 }
 
-/// A partition's state by Slurm's word, in any case.
+/// Returns the partition state with Slurm's word `name`, in any case.
 pub fn state_named(name: &str) -> Option<PartitionState> {
     STATES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, state)| *state)
 }
 
-/// Slurm's word for a preemption mode.
+/// Returns Slurm's word for a preemption mode.
 pub fn mode_name(mode: PreemptMode) -> &'static str {
     match mode {
         PreemptMode::Off => "OFF",

@@ -1,4 +1,4 @@
-//! What makes up priorities.
+//! The factors of job priorities, for `sprio`.
 
 use spur_core::cluster::Cluster;
 use spur_core::model::job::Job;
@@ -7,12 +7,12 @@ use spur_core::text::time::Time;
 
 use crate::v1;
 
-/// The share of a resource.
+/// Encodes the share of a resource.
 fn share(share: &sched::TresShare) -> v1::TresShare {
     v1::TresShare { name: share.kind.to_string(), share: share.share, weight: share.weight }
 }
 
-/// What makes up the priority of a job that waits for room at `now`, in each of its partitions.
+/// Encodes the factors of a pending job's priority at `now`, in each of its partitions.
 pub fn render_all(cluster: &Cluster, job: &Job, now: Time) -> Vec<v1::PriorityFactors> {
     let render = |part: sched::PartPriority| {
         let factors = part.factors.unwrap_or_default();

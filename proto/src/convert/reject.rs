@@ -1,4 +1,4 @@
-//! Refusals of the core, as statuses.
+//! Refusals of the core, as gRPC statuses.
 
 use spur_core::controller::Reject;
 use tonic::{Code, Status};
@@ -7,15 +7,15 @@ use super::BadField;
 use crate::refusal;
 use crate::v1::Error;
 
-/// The code of a request with a field that cannot be read.
+/// The error code of a request with a field that cannot be read.
 pub const INVALID: &str = "ESLURM_INVALID_REQUEST";
 
-/// A refusal as messages carry it.
+/// Encodes a refusal as an error.
 pub fn error(reject: &Reject) -> Error {
     Error::new(reject.code(), reject.to_string())
 }
 
-/// A refusal as the answer to a call.
+/// Encodes a refusal as the status of a call.
 pub fn status(reject: &Reject) -> Status {
     let code = match reject {
         Reject::InvalidJobId
@@ -81,12 +81,12 @@ pub fn status(reject: &Reject) -> Status {
     refusal::status(code, &error(reject))
 }
 
-/// A field that cannot be read, as the answer to a call.
+/// Encodes an unreadable field as the status of a call.
 pub fn bad_field(bad: &BadField) -> Status {
     refusal::status(Code::InvalidArgument, &bad_field_error(bad))
 }
 
-/// The same as messages carry it.
+/// Encodes an unreadable field as an error.
 pub fn bad_field_error(bad: &BadField) -> Error {
     Error::new(INVALID, bad.to_string())
 }

@@ -1,4 +1,4 @@
-//! A reservation of nodes, licenses and time as `scontrol show reservation` reads it, and what is asked of one.
+//! Reservations, for `scontrol show reservation`, and requests for them.
 
 use spur_core::cluster::Cluster;
 use spur_core::model::reservation::{Flag, Reservation, ReservationAsk};
@@ -10,7 +10,7 @@ use spur_core::text::tres::{Tres, TresKind};
 use super::{BadField, count, fits, narrow};
 use crate::v1;
 
-/// A reservation at `now`.
+/// Encodes a reservation at `now`.
 pub fn render(cluster: &Cluster, reservation: &Reservation, now: Time) -> v1::Reservation {
     let reservation = &reservation.anchored(now);
     let nodes = || reservation.nodes.iter().filter_map(|id| cluster.node(*id));
@@ -40,13 +40,13 @@ pub fn render(cluster: &Cluster, reservation: &Reservation, now: Time) -> v1::Re
     }
 }
 
-/// Settings that one request may have: more than there are keys.
+/// Largest number of settings in one request: more than there are keys.
 const MAX_SETTINGS: usize = 64;
 
-/// What is asked of a reservation.
+/// Parses a request for a reservation.
 ///
 /// # Errors
-/// The first key or value that cannot be.
+/// Names the first key or value that is not valid.
 pub fn ask(settings: &[v1::KeyValue], utc_offset: i32) -> Result<ReservationAsk, BadField> {
     let mut ask = ReservationAsk { utc_offset, ..ReservationAsk::default() };
     if settings.len() > MAX_SETTINGS {

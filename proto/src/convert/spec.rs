@@ -1,4 +1,4 @@
-//! A request for a job, from the wire's text to the core's types.
+//! Job requests, from the wire's text to the core's types.
 
 use std::sync::Arc;
 
@@ -21,22 +21,22 @@ use super::{BadField, boxed, cut, fits, read, read_if_set};
 use crate::channel::{MAX_ENVIRONMENT, MAX_SCRIPT};
 use crate::v1;
 
-/// Resource limits that a submit host may have; Linux knows 16.
+/// Largest number of resource limits of a submit host; Linux knows 16.
 const MAX_RESOURCE_LIMITS: usize = 64;
 
-/// What a batch job carries beside its request: kept as blobs, outside memory.
+/// Script and environment of a batch job, which are kept as blobs outside memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Payload {
     /// The script.
     pub script: Bytes,
-    /// `NAME=VALUE`, each followed by NUL.
+    /// `NAME=VALUE` entries, each followed by NUL.
     pub environment: Bytes,
 }
 
-/// Reads a request. The payload is there for batch jobs only; the blobs it becomes are numbered by the controller.
+/// Parses a request. Only batch jobs have a payload; the controller numbers its blob.
 ///
 /// # Errors
-/// The first field that cannot be read.
+/// Names the first field that cannot be read.
 pub fn submission(mut wire: v1::JobSpec) -> Result<(Submission, Option<Payload>), BadField> {
     let components = std::mem::take(&mut wire.components);
     let (mut first, payload) = one(wire)?;
@@ -64,19 +64,19 @@ pub fn submission(mut wire: v1::JobSpec) -> Result<(Submission, Option<Payload>)
     Ok((first, payload))
 }
 
-/// How many jobs `--dependency` of a component names.
+/// Returns the number of jobs that `--dependency` of a component names.
 fn awaited_by(component: &Submission) -> usize {
     let terms = component.spec.dependency.iter().flat_map(|dependency| &dependency.terms);
     terms.map(|term| term.jobs.len().max(1)).sum()
 }
 
-/// How many nodes `--nodelist` and `--exclude` of a component name.
+/// Returns the number of nodes that `--nodelist` and `--exclude` of a component name.
 fn names(component: &Submission) -> usize {
     let Shape { nodelist, exclude, .. } = &component.spec.shape;
     [nodelist, exclude].into_iter().flatten().map(|list| list.written()).sum()
 }
 
-/// Reads one component.
+/// Parses one component.
 fn one(wire: v1::JobSpec) -> Result<(Submission, Option<Payload>), BadField> {
     lengths(&wire)?;
     let shape = shape(&wire)?;
@@ -111,7 +111,7 @@ fn one(wire: v1::JobSpec) -> Result<(Submission, Option<Payload>), BadField> {
     let spec = JobSpec {
         name: name.into(),
         owner: Arc::new(Owner { uid: 0, gid: 0, user: "".into(), group: "".into() }),
-        // As with Slurm, which knows accounts in small letters.
+        // As in Slurm, names of accounts are in lower case.
         account: text(&wire.account.to_lowercase()),
         qos: text(&wire.qos),
         partitions: list(&wire.partition),
@@ -135,7 +135,7 @@ fn one(wire: v1::JobSpec) -> Result<(Submission, Option<Payload>), BadField> {
     Ok((Submission { spec, time_limit, requeue: wire.requeue, rest: Vec::new() }, payload))
 }
 
-/// Refuses what is longer than anybody needs: it would be held, journalled, and sent to all who list jobs.
+/// Refuses excessively long texts, which would be held in memory, journalled, and sent in lists of jobs.
 fn lengths(wire: &v1::JobSpec) -> Result<(), BadField> {
     for (field, text, most) in [
         ("--job-name", &wire.name, length::TEXT),
@@ -243,7 +243,7 @@ fn shape(wire: &v1::JobSpec) -> Result<Shape, BadField> {
         memory_per_gpu: cores.memory_per_gpu_mb,
     });
     let mut gres = gres_list("--gres", &wire.gres)?;
-    // GPUs that are named twice are the same.
+    // The same GPUs may be named by both options.
     let named = |own: &GresSpec| gres.iter().any(|gres| gres.may_be(own));
     let mut others = gpus("--gpus-per-node", &wire.gpus_per_node)?;
     others.retain(|own| !named(own));
@@ -292,7 +292,7 @@ fn wish(written: &str) -> Result<Option<FeatureExpr>, BadField> {
     wish.map_err(|error| BadField::new("--prefer", error.to_string()))
 }
 
-/// `None` when nothing was asked of the fabric.
+/// Parses the fabric options; `None` if none is used.
 fn fabric(wire: &v1::JobSpec) -> Result<Option<Box<FabricAsk>>, BadField> {
     if wire.segment == Some(0) {
         return Err(BadField::new("--segment", "must be at least 1"));
@@ -314,7 +314,7 @@ fn fabric(wire: &v1::JobSpec) -> Result<Option<Box<FabricAsk>>, BadField> {
     Ok((ask != FabricAsk::default()).then(|| Box::new(ask)))
 }
 
-/// A number of seconds that Slurm, which counts minutes in 32 bits, could hold as well.
+/// Refuses a number of seconds that Slurm, with minutes in 32 bits, could not hold.
 fn limit(field: &'static str, seconds: Option<u64>) -> Result<Option<TimeLimit>, BadField> {
     let most = u64::from(u32::MAX) * 60;
     match seconds {
@@ -325,14 +325,14 @@ fn limit(field: &'static str, seconds: Option<u64>) -> Result<Option<TimeLimit>,
     }
 }
 
-/// `None` when none of the rare options was used; the submit host alone is one of them.
+/// Parses the rare options; `None` if none is used. The submit host counts as one.
 fn extra(wire: &v1::JobSpec) -> Result<Option<Box<Extra>>, BadField> {
     let mail = !wire.mail_type.is_empty() || !wire.mail_user.is_empty();
     let extra = Extra {
         comment: boxed(&wire.comment),
         wckey: boxed(&wire.wckey),
         text: boxed(&wire.extra),
-        // A job is born without.
+        // Only a later update sets it.
         admin_comment: None,
         licenses: licenses(&wire.licenses).map_err(|problem| BadField::new("--licenses", problem))?,
         reservation: boxed(&wire.reservation),
@@ -346,7 +346,7 @@ fn extra(wire: &v1::JobSpec) -> Result<Option<Box<Extra>>, BadField> {
         gone: Vec::new(),
         reboot: wire.reboot,
         gres_anywhere: wire.gres_anywhere,
-        // Only an operator who updates the job exempts it.
+        // Only an operator's update of the job exempts it.
         exempt: Vec::new(),
     };
     Ok((extra != Extra::default()).then(|| Box::new(extra)))
@@ -438,7 +438,7 @@ fn check_script(script: &[u8]) -> Result<(), BadField> {
     }
 }
 
-/// NAME=VALUE, each followed by NUL.
+/// Checks an environment: `NAME=VALUE` entries, each followed by NUL.
 fn check_environment(environment: &[u8]) -> Result<(), BadField> {
     let wrong = |why: String| Err(BadField::new("--export", why));
     if environment.len() > MAX_ENVIRONMENT {

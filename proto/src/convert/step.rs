@@ -1,4 +1,4 @@
-//! Steps: what `srun` asks for, and what `squeue -s` reads.
+//! Steps: the requests of `srun`, and lists for `squeue -s`.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use spur_core::text::tres::Tres;
 use super::{BadField, boxed, cut, fits, narrow, read_if_set};
 use crate::v1;
 
-/// What a request asks for.
+/// Parses a request for a step.
 ///
 /// # Errors
-/// The first field that cannot be read.
+/// Names the first field that cannot be read.
 pub fn spec(wire: &v1::CreateStepRequest) -> Result<StepSpec, BadField> {
     for (field, number) in [
         ("--nodes", wire.nodes),
@@ -93,7 +93,7 @@ pub fn spec(wire: &v1::CreateStepRequest) -> Result<StepSpec, BadField> {
     })
 }
 
-/// The ranks of a node's tasks; none if they cannot be read.
+/// Returns the ranks of a node's tasks; empty if they cannot be read.
 pub fn ranks(layout: &v1::StepNodeLayout) -> IdSet {
     match layout.ranks.as_str() {
         "" => (layout.first_task..).take(layout.tasks as usize).collect(),
@@ -110,7 +110,7 @@ fn names(field: &'static str, written: &str) -> Result<Vec<Arc<str>>, BadField> 
     Ok(list.iter().map(Arc::from).collect())
 }
 
-/// The steps of a job that are under way, its batch script first.
+/// Encodes the running steps of a job, its batch script first.
 pub fn render_all(cluster: &Cluster, job: &Job) -> Vec<v1::Step> {
     let (alloc, started, state) = match &job.phase {
         Phase::Running { alloc, started, .. } => (alloc, started, "RUNNING"),
@@ -157,7 +157,7 @@ pub fn render_all(cluster: &Cluster, job: &Job) -> Vec<v1::Step> {
     batch.into_iter().chain(job.steps.iter().map(step)).collect()
 }
 
-/// The trackable resources of a step: where it named no memory, it may use the job's.
+/// Returns the trackable resources of a step; without a memory request the step may use the job's memory.
 pub fn tres_of_step(cluster: &Cluster, job: &Job, step: &Step) -> Tres {
     let of_job = |node| job.phase.alloc().and_then(|alloc| alloc.on(node)).map_or(0, |alloc| alloc.memory_mb);
     let part = |part: &StepNode| NodeAlloc {

@@ -1,4 +1,4 @@
-//! One small cluster, and what clients read of it as it changes.
+//! One small cluster, and the replies about it as it changes.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ struct World {
 }
 
 impl World {
-    /// A cluster on which all nodes but the last are up.
+    /// Returns a cluster with all nodes up but the last.
     fn new() -> Self {
         let policy = Config::parse(CONFIG, "test.toml").expect("the configuration is sound").policy;
         let mut world = World { cluster: Cluster::default(), now: Time(1000) };
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// Starts what fits.
+    /// Starts the jobs that fit.
     fn plan(&mut self) {
         for start in sched::plan(&self.cluster, self.now, &Limits).starts {
             self.input(Input::Start(Box::new(start)));
@@ -173,7 +173,7 @@ fn a_job_is_shown_as_it_waits_runs_and_ends() {
     world.plan();
     world.now = Time(1100);
     let running = world.job(id, Outlook::default());
-    // What it counted for and when it was last looked at stay with it when no plan speaks of it any more.
+    // The job keeps its priority and the time of its last evaluation when no plan mentions it any more.
     let counted = world.cluster.job(id).and_then(|job| job.phase.alloc()).map(|alloc| alloc.why.priority);
     assert!(counted.is_some_and(|priority| priority > 0), "{counted:?}");
     assert_eq!((Some(running.priority), running.last_sched_eval), (counted, Some(1000)));
@@ -246,7 +246,7 @@ fn nodes_are_shown_with_what_is_taken_of_them() {
     assert_eq!(used("gpu:a100:2", "gpu:a100:1(IDX:0)"), "gpu:a100:1(IDX:0),tmp:0");
     assert_eq!((first.switch_name.as_str(), first.address.as_str()), ("s1", "n1:7000"));
     assert_eq!(first.partitions, ["main"]);
-    // Slurm counts what there is for billing, not what is taken.
+    // Slurm bills configured resources, not used ones.
     assert_eq!(first.configured_tres, "cpu=4,mem=1000M,billing=4,gres/gpu=2,gres/gpu:a100=2");
     assert_eq!(first.allocated_tres, "cpu=3,mem=300M,gres/gpu=1,gres/gpu:a100=1");
     assert_eq!((first.hostname.as_str(), first.not_responding), ("host", false));

@@ -1,4 +1,4 @@
-//! A topology as `scontrol show topology` reads it.
+//! Topologies, for `scontrol show topology`.
 
 use spur_core::cluster::{Cluster, Topology};
 use spur_core::model::fabric::{DomainFacts, DomainKind, Fabric, Pos};
@@ -10,7 +10,7 @@ use spur_core::text::hostlist::HostList;
 use super::count;
 use crate::v1;
 
-/// A topology without its domains.
+/// Encodes a topology without its domains.
 pub fn head(topology: &Topology) -> v1::Topology {
     v1::Topology {
         name: topology.name.to_string(),
@@ -25,7 +25,7 @@ pub fn head(topology: &Topology) -> v1::Topology {
     }
 }
 
-/// One of its domains.
+/// Encodes one domain of a topology.
 pub fn domain(cluster: &Cluster, fabric: &Fabric, facts: &DomainFacts) -> v1::Domain {
     let found = fabric.domain(facts.id);
     let (mut free, mut allocated, mut down) = (0, 0, 0);

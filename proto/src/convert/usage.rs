@@ -1,10 +1,10 @@
-//! What tasks used.
+//! The usage of tasks.
 
 use spur_core::model::usage::{Extreme, Spread, Usage};
 
 use crate::v1;
 
-/// For the wire.
+/// Encodes the usage of tasks.
 pub fn wire_usage(usage: &Usage) -> v1::Usage {
     v1::Usage {
         tasks: usage.tasks,
@@ -31,7 +31,7 @@ fn wire_spread(spread: &Spread) -> Option<v1::Spread> {
     })
 }
 
-/// From the wire.
+/// Decodes the usage of tasks.
 pub fn usage(wire: v1::Usage) -> Usage {
     Usage {
         tasks: wire.tasks,

@@ -1,4 +1,4 @@
-//! A controller that answers what a test wants, behind a real connection on loopback.
+//! A controller with the answers of a test, behind a real connection on loopback.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ fn no<T>() -> Answer<T> {
     Err(Status::unimplemented("no test asks for this"))
 }
 
-/// What a test wants to be answered.
+/// The answers of a test.
 pub(crate) trait Answers: Send + Sync + 'static {
     fn ping(&self, _: Request<PingRequest>) -> Answer<PingResponse> {
         no()
@@ -141,12 +141,12 @@ impl<A: Answers> Controller for Fake<A> {
     }
 }
 
-/// Serves until the test ends; so many of the first connections are accepted and closed at once.
+/// Serves until the test ends; the first `broken` connections are accepted and closed at once.
 pub(crate) async fn serve(answers: impl Answers, broken: usize) -> HostPort {
     serve_with(answers, broken, None, Limits::for_process(1000)).await
 }
 
-/// The same behind TLS, if there is any, for so many connections.
+/// Serves as [`serve`] does, behind TLS if there is any, with limits on connections.
 pub(crate) async fn serve_with(
     answers: impl Answers,
     broken: usize,
@@ -162,7 +162,7 @@ pub(crate) async fn serve_with(
     address
 }
 
-/// Whoever a test says it is.
+/// Returns the identity of some user.
 pub(crate) fn somebody() -> spur_proto::client::Identity {
     let claims = v1::TokenClaims { uid: 1000, user: "ada".into(), ..TokenClaims::default() };
     spur_proto::client::Identity::Unsigned(claims)

@@ -1,4 +1,4 @@
-//! Who is let in, how many, and for how long.
+//! Admission of connections: limits on their number and duration.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use tonic::{Request, Status};
 
 use crate::fake::{Answers, serve_with};
 
-/// Long enough for nothing to happen by itself while a test runs.
+/// Long enough that no time-out is reached while a test runs.
 const LONG: Duration = Duration::from_secs(600);
 
 const LIMITS: Limits = Limits { all: 6, strangers: 4, of_one: 4, of_user: 2, patience: LONG, silence: LONG };
 
-/// Believes everybody to be user 7.
+/// Authenticates every client as user 7.
 struct Believing;
 
 impl Answers for Believing {
@@ -46,10 +46,10 @@ async fn silent(address: &HostPort) -> TcpStream {
     TcpStream::connect((address.host.as_str(), address.port)).await.unwrap()
 }
 
-/// Waits for the end of a connection, past what the server says of itself.
+/// Waits for the end of a connection, ignoring what the server sends first.
 async fn end(mut stream: TcpStream) {
     let mut said = Vec::new();
-    // However it is closed.
+    // The kind of end does not matter.
     let _ = stream.read_to_end(&mut said).await;
 }
 
@@ -78,7 +78,7 @@ async fn a_user_has_so_many_connections_and_no_more() {
     let refused = client(&address).await.unwrap_err();
     assert_eq!(refusal::error_of(&refused).unwrap().code, refusal::BUSY);
     drop(first);
-    // When the server hears of the end is its own affair.
+    // The server notices the end at some later time.
     while client(&address).await.is_err() {
         tokio::task::yield_now().await;
     }
@@ -100,13 +100,13 @@ async fn a_silent_connection_is_closed() {
     let limits = Limits { silence: Duration::from_millis(50), of_user: 1, ..LIMITS };
     let address = within(Believing, limits).await;
     let _first = client(&address).await.unwrap();
-    // One user may have one connection: there is room for another when the first was closed.
+    // One user may have one connection: another is admitted once the first was closed.
     while client(&address).await.is_err() {
         tokio::task::yield_now().await;
     }
 }
 
-/// A client that is stopped, or whose host is gone, hears no farewell.
+/// A client that is stopped, or whose host is gone, does not react to a server's end.
 #[tokio::test]
 async fn nobody_keeps_a_daemon_that_ends_from_ending() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -121,7 +121,7 @@ async fn nobody_keeps_a_daemon_that_ends_from_ending() {
     }
     let busy = asking.connect_info().busy();
     drop(incoming);
-    // Both are looked at when it is time, and the one whose request is under way before the other.
+    // Both are checked when their time comes, the one with a request under way first.
     let (mut byte, mut other) = ([0], [0]);
     tokio::select! {
         biased;

@@ -1,4 +1,4 @@
-//! Who is believed to be whom: a real server and a real client, for every pair of keys that may meet.
+//! Authentication between a real server and a real client, for every pair of keys that may meet.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use tonic::{Request, Status};
 
 use crate::fake::{Answers, serve_with};
 
-/// Remembers which keys clients have shown.
+/// Records the keys that clients have shown.
 #[derive(Clone, Default)]
 struct Shown(Arc<Mutex<Vec<Option<PublicKey>>>>);
 
@@ -44,7 +44,7 @@ async fn behind(shown: Shown, tls: Option<Arc<tls::ServerConfig>>) -> HostPort {
     serve_with(shown, 0, tls, Limits::for_process(1000)).await
 }
 
-/// Asks a server; what keeps it from being believed.
+/// Makes a call, and returns the reason if the server is not accepted.
 async fn ask(dialer: &Dialer, address: &HostPort) -> Result<(), String> {
     let channel = dialer.connect(address).await.map_err(|error| error.to_string())?;
     let answer = ControllerClient::new(channel).ping(PingRequest::default()).await;
@@ -65,7 +65,7 @@ async fn who_has_the_key_is_believed() {
     assert_eq!(*shown.0.lock().unwrap(), [None, Some(own.public)]);
 }
 
-/// Every other key that somebody may have.
+/// Every other key that a server may have.
 #[tokio::test]
 async fn a_node_is_no_controller() {
     for (keys_of, role) in
@@ -98,7 +98,7 @@ async fn plain_text_and_tls_do_not_meet() {
     assert!(shown.0.lock().unwrap().is_empty());
 }
 
-/// The keys of a cluster that has two.
+/// Returns the keys of a cluster that has two.
 fn both(name: &str) -> (ClusterKeys, PathBuf) {
     let file = std::env::temp_dir().join(format!("spur-tls-{name}-{}", std::process::id()));
     ClusterKey::generate().unwrap().write_new(&file).unwrap();

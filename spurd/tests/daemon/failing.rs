@@ -1,4 +1,5 @@
-//! The spool on a disk that fails: whichever call it is, a script runs at most once, its end is told, nothing is stuck.
+//! The spool on a failing disk: whichever call fails, a script runs at most once, its end is reported, and
+//! nothing hangs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,16 +12,16 @@ use spur_proto::v1::report::Report;
 
 use crate::world::{Link, SPURD, World, exited};
 
-/// Calls of spurd that fail, one in each round.
+/// Number of rounds, in each of which one call of spurd fails.
 const CALLS: u32 = 48;
-/// Calls of the spurstepd that it starts, each in every way; there are hardly more for a step of one task.
+/// Number of calls of spurstepd that fail, each in every way; a step of one task makes hardly more.
 const STEP_CALLS: u32 = 8;
-/// How long a daemon whose disk fails may be silent before it is replaced.
+/// Time for which a daemon with a failing disk may be silent before it is replaced.
 const FAILING: Duration = Duration::from_secs(2);
-/// How long one with a disk that works may be.
+/// Time for which a daemon with a working disk may be silent.
 const WORKING: Duration = Duration::from_secs(60);
 
-/// The next word on the job, or nothing if the daemon ends or does not say any.
+/// Returns the next report on the job; `None` if the daemon ends or sends none in time.
 async fn try_it(world: &mut World, job: u32, script: &str) -> Option<Report> {
     let word = async {
         let mut link = world.welcome(1).await;
@@ -30,7 +31,7 @@ async fn try_it(world: &mut World, job: u32, script: &str) -> Option<Report> {
     tokio::time::timeout(FAILING, word).await.ok().flatten()
 }
 
-/// The next report, unless the stream ends before.
+/// Returns the next report; `None` if the stream ends first.
 async fn next_report(link: &mut Link) -> Option<Report> {
     loop {
         if let v1::node_message::Message::Report(report) = link.up.message().await.ok()??.message? {
@@ -55,7 +56,7 @@ async fn whatever_call_fails_nothing_runs_twice_and_nothing_is_stuck() {
         command.env("SPUR_POWERLOSS_FAIL_IN", program);
         world.start_as(command, "disk/spool");
         let first = try_it(&mut world, job, &script).await;
-        // Nobody has acknowledged that.
+        // The first report was not acknowledged.
         world.end();
         while world.links.try_recv().is_ok() {}
         world.start_as(Command::new(SPURD), "disk/spool");

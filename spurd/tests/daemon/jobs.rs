@@ -1,4 +1,4 @@
-//! Batch jobs from their launch to their end, whatever happens to spurd and its controller meanwhile.
+//! Batch jobs from their launch to their end, with restarts of spurd and of the controller.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ async fn a_node_registers_and_runs_a_job_to_its_end() {
     link.terminate(false).await;
     assert_eq!(link.acknowledged_report().await, done());
     link.order(Down::Forget(v1::Forget { attempts: vec![ATTEMPT] })).await;
-    // The next job's report says that the order before it was carried out.
+    // The next job's report shows that the earlier order was carried out.
     link.order(world.launch(43, "exit 0")).await;
     assert_eq!(frugal(link.report().await.report.unwrap()), exited(0));
     for part in ["spawned", "attempts"] {
@@ -44,7 +44,7 @@ async fn a_job_that_has_the_node_alone_ends_with_one_report_and_one_answer() {
     let Report::BatchEnded(ended) = link.report().await.report.unwrap() else { panic!("not ended") };
     assert_eq!((ended.exit_code, ended.done), (3, true));
     drop(link);
-    // Nobody has answered: it is said again, and the node is held to be done.
+    // Without an acknowledgement the report comes again, and the node counts as done.
     let mut link = world.welcome(1).await;
     let held = v1::HeldAttempt { attempt: Some(ATTEMPT), live: false, done: true };
     assert_eq!(link.hello.attempts, [held]);
@@ -104,7 +104,7 @@ async fn jobs_outlive_a_killed_spurd_and_their_real_exit_codes_arrive() {
     world.file("runs43").await;
     world.kill();
     drop(link);
-    // One ends while nobody looks, the other afterwards.
+    // One job ends while no spurd runs, the other afterwards.
     fs::write(world.path("go43"), "").unwrap();
     world.start();
     link = world.welcome(1).await;
@@ -176,7 +176,7 @@ async fn a_deposed_controller_is_left() {
     assert_eq!(frugal(link.report().await.report.unwrap()), exited(4));
 }
 
-/// The aim is 500 a second with release builds; `cargo test -- --nocapture` prints what it is here.
+/// The aim is 500 a second with release builds; `cargo test -- --nocapture` prints the rate here.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_of_short_jobs_leaves_one_report_each() {
     let mut world = World::new().await;
@@ -210,12 +210,12 @@ async fn a_node_obeys_one_history_however_high_the_reign_of_another_is() {
         assert_eq!((&rogue.hello.history[..], rogue.hello.epoch), (&HISTORY[..], 5));
         rogue.order(world.launch(43, "touch rogue")).await;
         rogue.terminate(true).await;
-        // It leaves.
+        // The node leaves the controller.
         while let Ok(Some(_)) = rogue.up.message().await {}
     }
     let mut link = world.welcome(6).await;
     assert_eq!((&link.hello.history[..], link.hello.epoch), (&HISTORY[..], 5), "nothing has changed");
-    // Nor does an order in the middle of a stream, whatever it says.
+    // An order in the middle of a stream changes nothing either.
     for (history, epoch) in [(HISTORY, u64::MAX), ([8; 16], 6)] {
         let (true_history, true_epoch) = (link.history, link.epoch);
         (link.history, link.epoch) = (history, epoch);

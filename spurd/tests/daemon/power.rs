@@ -1,4 +1,4 @@
-//! The spool when the power goes: what ran is never forgotten, and never run again.
+//! The spool after a power loss: what ran is never forgotten, and never run again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,10 +12,10 @@ use spur_proto::v1::report::Report;
 use crate::world::{SPURD, World, exited, frugal};
 
 const JOBS: u32 = 120;
-/// The power is really turned on again after so many cuts.
+/// Number of simulated power losses between two restarts of spurd on the result.
 const RESTART_EVERY: u32 = 12;
 
-/// Runs jobs under the recorder; each makes a file of its own, and every second end is acknowledged.
+/// Runs jobs under the recorder; each creates a file of its own, and every second end is acknowledged.
 async fn record(world: &mut World) -> Trace {
     fs::create_dir(world.path("disk")).unwrap();
     let recorder = Recorder::new(&world.path("disk"), &world.path("records")).unwrap();
@@ -44,7 +44,7 @@ async fn record(world: &mut World) -> Trace {
     recorder.trace().unwrap()
 }
 
-/// The records at which user code showed itself, by job.
+/// Returns the records at which user code became visible, by job.
 fn runs(trace: &Trace) -> BTreeMap<u32, usize> {
     let mut runs = BTreeMap::new();
     for record in trace.records() {
@@ -57,7 +57,7 @@ fn runs(trace: &Trace) -> BTreeMap<u32, usize> {
     runs
 }
 
-/// The jobs whose batch step an image has a marker of.
+/// Returns the jobs of whose batch step an image has a marker.
 fn markers(image: &Image, kind: &str) -> BTreeSet<u32> {
     let names =
         image.files.keys().filter_map(|path| path.strip_prefix("spool").ok()?.strip_prefix(kind).ok());
@@ -89,7 +89,8 @@ async fn what_ran_before_the_power_went_is_reported_lost_and_not_run_again() {
     }
 }
 
-/// Starts spurd on what the power cut left: it reports every attempt whose end nobody knows, and obeys no second order.
+/// Starts spurd on the state after the power loss: it reports every attempt with an unknown end, and obeys no
+/// second order.
 async fn come_back(world: &mut World, spawned: &BTreeSet<u32>, job: u32) {
     world.start_as(Command::new(SPURD), "found/spool");
     let mut link = world.welcome(2).await;

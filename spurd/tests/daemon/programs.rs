@@ -1,4 +1,4 @@
-//! What the site's programs on a node are told, and what a client cannot tell them.
+//! The environments of the site's programs on a node, and the limits of a client's influence on them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use spur_proto::v1::step_input::Input;
 use crate::steps::{Client, credential, step_launch};
 use crate::world::{ATTEMPT, Link, World, done};
 
-/// A node whose prolog and epilog leave their environments in `prolog` and `epilog`.
+/// Returns a node whose prolog and epilog write their environments to `prolog` and `epilog`.
 async fn node() -> (World, Link) {
     let mut world = World::new().await;
     let mut lines = "[agent]\n".to_owned();
@@ -27,7 +27,7 @@ async fn node() -> (World, Link) {
     (world, link)
 }
 
-/// The environment that a program had.
+/// Returns the environment that a program had.
 async fn told(world: &World, program: &str) -> BTreeMap<String, String> {
     let text = world.file(program).await;
     let pairs = text.split_terminator('\0').filter_map(|variable| variable.split_once('='));
@@ -38,7 +38,7 @@ fn variable(key: &str, value: &str) -> v1::KeyValue {
     v1::KeyValue { key: key.to_owned(), value: value.to_owned() }
 }
 
-/// Everything that a user's client can say of a variable's name and value.
+/// Returns hostile variables, in name or value, that a user's client can send.
 fn hostile() -> Vec<v1::KeyValue> {
     vec![
         variable("LD_PRELOAD", "/tmp/evil.so"),

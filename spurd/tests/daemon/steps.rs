@@ -52,7 +52,7 @@ pub(crate) fn step_launch(world: &World, script: &str) -> v1::StepLaunch {
     }
 }
 
-/// A client of a step: what it sends, and what it has received.
+/// A client of a step: its input, and the output that it has received.
 pub(crate) struct Client {
     input: mpsc::Sender<v1::StepInput>,
     output: Streaming<v1::StepOutput>,
@@ -70,7 +70,7 @@ impl Client {
         Client::open_with(world, link, &credential, first).await
     }
 
-    /// With the pass of another credential, perhaps.
+    /// Opens a call with the pass of `credential`, which may differ from the credential in the first message.
     async fn open_with(world: &World, link: &Link, credential: &[u8], first: Input) -> Client {
         let pass = format!("{}{}", auth::STEP_SCHEME, auth::pass(credential).unwrap());
         let (input, inputs) = mpsc::channel(64);
@@ -90,7 +90,7 @@ impl Client {
         self.input.send(v1::StepInput { input: Some(input) }).await.unwrap();
     }
 
-    /// Takes note of the next message, acknowledges output, and returns it.
+    /// Records the next message, acknowledges output, and returns the message.
     async fn next(&mut self) -> Option<Output> {
         let output = self.output.message().await.unwrap()?.output.unwrap();
         match &output {
@@ -128,11 +128,11 @@ async fn nobody_is_heard_without_a_credential() {
             let shown = format!("{}{pass}", auth::STEP_SCHEME);
             request.metadata_mut().insert("authorization", shown.parse().unwrap());
         }
-        // The answer comes although nothing was sent.
+        // The answer comes before any message is sent.
         let refused = client.run(request).await.unwrap_err();
         assert_eq!(refused.code(), tonic::Code::Unauthenticated, "{pass:?}: {refused}");
     }
-    // A good pass is for the credential that it was made of.
+    // A valid pass is valid only for the credential that it was made of.
     let other = world.keys.seal(&v1::StepCredential { job_id: 43, ..credential() });
     let launch = v1::StepLaunch { credential: other.into(), ..step_launch(&world, "true") };
     let mut client =
@@ -157,20 +157,21 @@ async fn a_client_launches_a_step_and_feeds_it() {
     );
     let ended = v1::StepNodeEnded { step_id: 0, exit_code: 1, ..v1::StepNodeEnded::default() };
     assert_eq!(link.acknowledged_report().await, Report::StepEnded(ended));
-    // Whoever lost the connection at the end, and comes back when the controller has that, is told it.
+    // A client that lost the connection at the end, and returns after the controller's acknowledgement,
+    // learns the end.
     let credential = world.keys.seal(&credential()).into();
     let mut back =
         Client::open(&world, &link, Input::Attach(v1::StepAttach { credential, from: vec![] })).await;
     back.until_done().await;
     back.exits.sort_unstable();
     assert_eq!(back.exits, [0, 1]);
-    // What ran once is not launched again.
+    // A step that ran is not launched again.
     let mut again = Client::open(&world, &link, Input::Launch(step_launch(&world, script))).await;
     let Some(Output::Failed(error)) = again.next().await else { panic!("launched twice") };
     assert!(error.message.contains("launched on this node before"), "{error:?}");
 }
 
-/// Input for a step that is just ending has nowhere to go; its client hears of the end all the same.
+/// Input for a step that is just ending is dropped; the client still learns the end.
 #[tokio::test]
 async fn input_that_comes_too_late_costs_no_client_its_step() {
     let mut world = World::new().await;
@@ -262,7 +263,7 @@ async fn nothing_starts_for_a_job_that_is_ending_or_with_an_old_credential() {
     assert!(!world.path("ran").exists());
 }
 
-/// How a launch with this credential is refused.
+/// Returns code and message of the refusal of a launch with this credential.
 async fn refusal(link: &Link, world: &World, credential: prost::bytes::Bytes) -> (String, String) {
     let launch = v1::StepLaunch { credential, ..step_launch(world, "touch ran") };
     let mut client = Client::open(world, link, Input::Launch(launch)).await;
@@ -289,10 +290,10 @@ async fn a_credential_is_good_for_its_step_alone() {
     let mut client = Client::open(&world, &link, Input::Launch(launch)).await;
     client.until_done().await;
     assert!(matches!(link.acknowledged_report().await, Report::StepEnded(_)));
-    // Twice, after the step's end.
+    // A second launch, after the step's end.
     let (code, message) = refusal(&link, &world, world.keys.seal(&used).into()).await;
     assert!(code == "ESLURMD_SETUP_ENVIRONMENT_ERROR" && message.contains("before"), "{code} {message}");
-    // On another node, of another history, for nobody's step.
+    // Credentials for another node, of another history, and of no history.
     let elsewhere = v1::StepCredential {
         nodes: vec![v1::CredentialNode { name: "n2".to_owned(), ..used.nodes[0].clone() }],
         ..used.clone()
@@ -305,7 +306,7 @@ async fn a_credential_is_good_for_its_step_alone() {
         let (code, message) = refusal(&link, &world, world.keys.seal(other).into()).await;
         assert!(code == "ESLURMD_INVALID_JOB_CREDENTIAL" && message.contains("history"), "{message}");
     }
-    // After the job was cancelled and the node has forgotten it, also for a step that never was.
+    // After the job was cancelled and the node has forgotten it, also for a step that never existed.
     link.terminate(true).await;
     assert_eq!(link.acknowledged_report().await, done());
     forgotten(&mut link, &world).await;
@@ -315,7 +316,7 @@ async fn a_credential_is_good_for_its_step_alone() {
                 .await;
         assert!(code == "ESLURMD_CREDENTIAL_EXPIRED" && message.contains("has ended"), "{message}");
     }
-    // A daemon that was started again knows nothing of what was before.
+    // A restarted daemon knows nothing of earlier steps.
     world.kill();
     world.start();
     let link = world.welcome(1).await;
@@ -335,7 +336,7 @@ async fn a_credential_is_good_for_its_user_and_signed() {
     let foreign = ClusterKeys::of(ClusterKey::generate().unwrap(), "test").seal(&credential());
     for bad in [forged, auth::unsealed(&credential()), foreign] {
         let launch = v1::StepLaunch { credential: bad.into(), ..step_launch(&world, "touch ran") };
-        // Behind the pass of a good one; behind its own it is not even heard.
+        // The call has the pass of a valid credential; with its own pass the message would not even be read.
         let mut client = Client::open_with(&world, &link, &good, Input::Launch(launch)).await;
         let Some(Output::Failed(error)) = client.next().await else { panic!("launched") };
         assert_eq!(error.code, "ESLURMD_INVALID_JOB_CREDENTIAL", "{}", error.message);
@@ -345,7 +346,7 @@ async fn a_credential_is_good_for_its_user_and_signed() {
     Client::open(&world, &link, Input::Launch(launch)).await.until_done().await;
 }
 
-/// Output for a reader that does not read waits in the daemon's memory.
+/// Output for a client that does not read waits in the daemon's memory.
 #[tokio::test]
 async fn a_user_looks_on_at_few_steps_at_a_time() {
     const MOST: usize = 64;
@@ -375,7 +376,7 @@ async fn a_user_looks_on_at_few_steps_at_a_time() {
     assert_eq!(watching.len(), MOST);
     let words = format!("user {} has {MOST} streams that look on at steps open on this node", myself().uid);
     assert!(refused.contains(&words), "{refused}");
-    // Once the daemon sees that one has left, there is room for another.
+    // Once the daemon sees that one watcher has left, another may watch.
     drop(watching.pop());
     while watch().await.is_err() {}
     own.send(Input::Stdin(v1::StepStdin { data: Default::default(), end: true })).await;

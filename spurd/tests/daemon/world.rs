@@ -1,4 +1,4 @@
-//! A controller that the test plays, a daemon, and what they say to each other.
+//! A controller that the test plays, a daemon, and the messages between them.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ pub(crate) struct Link {
     pub(crate) hello: v1::Hello,
 }
 
-/// Where orders go down.
+/// Sends orders to the node.
 pub(crate) type Orders = mpsc::Sender<Result<v1::Order, Status>>;
 
 pub(crate) struct Play {
@@ -61,7 +61,7 @@ impl Link {
         self.down.send(Ok(order)).await.unwrap();
     }
 
-    /// The next report, which is not acknowledged by this.
+    /// Returns the next report without acknowledging it.
     pub(crate) async fn report(&mut self) -> v1::Report {
         loop {
             match self.up.message().await.unwrap().unwrap().message.unwrap() {
@@ -72,7 +72,7 @@ impl Link {
         }
     }
 
-    /// The next report, without what was used.
+    /// Acknowledges the next report and returns it without usage.
     pub(crate) async fn acknowledged_report(&mut self) -> Report {
         let report = self.report().await;
         self.order(Down::Acknowledge(v1::Acknowledge { report_ids: vec![report.id] })).await;
@@ -85,7 +85,7 @@ impl Link {
     }
 }
 
-/// The program under test.
+/// Path of the program under test.
 pub(crate) const SPURD: &str = env!("CARGO_BIN_EXE_spurd");
 
 /// The history of the controller that the test plays.
@@ -157,7 +157,7 @@ impl World {
         self.daemon = Some(daemon.unwrap());
     }
 
-    /// Asks the daemon to stop, which clears up after itself.
+    /// Asks the daemon to stop, so that it cleans up after itself.
     pub(crate) fn stop(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             let pid = rustix::process::Pid::from_child(&daemon);
@@ -182,12 +182,12 @@ impl World {
         }
     }
 
-    /// The next stream the node opens, welcomed in this reign.
+    /// Returns the next stream that the node opens, welcomed in this reign.
     pub(crate) async fn welcome(&mut self, epoch: u64) -> Link {
         self.welcome_of(HISTORY, epoch).await
     }
 
-    /// The same from a controller of another history.
+    /// Returns the next stream that the node opens, welcomed by a controller of this history.
     pub(crate) async fn welcome_of(&mut self, history: [u8; 16], epoch: u64) -> Link {
         let (mut up, down) = self.links.recv().await.unwrap();
         let Some(Up::Hello(hello)) = up.message().await.unwrap().unwrap().message else {
@@ -220,7 +220,7 @@ impl World {
         })
     }
 
-    /// Waits until the daemon has ended by itself, well.
+    /// Waits until the daemon has ended by itself with success.
     pub(crate) async fn ended(&mut self) {
         let mut daemon = self.daemon.take().unwrap();
         let status = loop {
@@ -232,7 +232,7 @@ impl World {
         assert!(status.success(), "{status}");
     }
 
-    /// Waits for what a script writes.
+    /// Waits until a script has written to a file, and returns the text.
     pub(crate) async fn file(&self, name: &str) -> String {
         loop {
             match fs::read_to_string(self.path(name)) {
@@ -247,7 +247,7 @@ impl World {
     }
 }
 
-/// The clock of the controller that the test plays, in milliseconds since 1970.
+/// Returns the time of the controller that the test plays, in milliseconds since the Unix epoch.
 pub(crate) fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis().try_into().unwrap()
 }
@@ -265,7 +265,7 @@ pub(crate) fn exited(exit_code: u32) -> Report {
     Report::BatchEnded(v1::BatchEnded { exit_code, ..v1::BatchEnded::default() })
 }
 
-/// A report without what was used, and without the time since the end: neither is the same every time.
+/// Returns a report without the values that differ from run to run: the usage and the time since the end.
 pub(crate) fn frugal(report: Report) -> Report {
     let mut report = ageless(report);
     match &mut report {
@@ -276,7 +276,7 @@ pub(crate) fn frugal(report: Report) -> Report {
     report
 }
 
-/// A report without the time since the end, which grows until the report is said again.
+/// Returns a report without the time since the end, which grows until the report is repeated.
 pub(crate) fn ageless(mut report: Report) -> Report {
     if let Report::BatchEnded(ended) = &mut report {
         ended.ended_ago_ms = None;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use step_wire::attempt::StepAttempt;
 use step_wire::order::{Identity, Input, Launch, Output, StepOrder, TaskOrder};
 
-/// A step of one task in a directory, which writes to `out` there. Nothing limits it.
+/// Returns a step of one task in a directory, without limits, which writes to `out` there.
 pub(crate) fn batch(attempt: StepAttempt, cwd: &Path, script: &str) -> Launch {
     let task = TaskOrder {
         global: 0,

@@ -1,4 +1,4 @@
-//! A node's stream, from its hello to its end.
+//! The stream of one node, from its registration to its end.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -33,9 +33,9 @@ use crate::rpc::access::Identified;
 use crate::stop::Stop;
 use crate::store::Journal;
 
-/// Orders between their making and the network.
+/// Capacity of the queue of orders between their encoding and the network.
 const BUFFER: usize = 16;
-/// Orders that are looked at together, to say what can be said in one.
+/// Largest number of orders that are taken together, to merge acknowledgements.
 const TOGETHER: usize = 256;
 /// Reports of one node that wait for room in the journal's queue. Behind them nothing of that node is read: not even
 /// heartbeats.
@@ -43,10 +43,10 @@ const HELD: usize = 256;
 /// Heartbeats that may be lost before a node is taken for silent.
 const SPARE_HEARTBEATS: u64 = 3;
 
-/// The code of a name that another daemon has.
+/// The error code of a node name that another daemon has.
 const TAKEN: &str = "ESLURM_NODE_ALREADY_REGISTERED";
 
-/// The service that nodes open their streams to.
+/// The service to which nodes open their streams.
 #[derive(Clone)]
 pub(crate) struct Attendance {
     pub(crate) agents: Agents,
@@ -94,7 +94,7 @@ impl Attendance {
     ) {
         let Ok(Some(v1::NodeMessage { message: Some(Message::Hello(hello)) })) = incoming.message().await
         else {
-            // Whoever does not say hello gets no answer but the end of the stream.
+            // A client that does not register gets no answer but the end of the stream.
             return;
         };
         let (node, connection, queue) = match self.register(&identified, peer, &hello).await {
@@ -121,7 +121,7 @@ impl Attendance {
         tracing::info!(node = hello.node_name, "disconnected");
     }
 
-    /// Waits until the key that a node has shown is not valid any more.
+    /// Waits until the key that a node has shown is no longer valid.
     async fn retired(&self, node: &str, key: Option<PublicKey>) {
         match self.keyring.as_ref().zip(key) {
             Some((keyring, key)) => keyring.retired(&Role::Node(node.into()), &key).await,
@@ -129,7 +129,7 @@ impl Attendance {
         }
     }
 
-    /// Lets a node in, if it is who it says. Its queue takes orders once that is decided.
+    /// Registers a node whose identity is proved. Its queue takes orders once the registration is decided.
     async fn register(
         &self,
         identified: &Identified,
@@ -155,7 +155,7 @@ impl Attendance {
             let cluster = self.renderer.replica.read();
             let node = cluster.node_named(&hello.node_name);
             let node = node.ok_or_else(|| reject::error(&Reject::UnknownNode(hello.node_name.clone())))?;
-            // Before the daemon that has the name is asked whether it is there: it may be, and stand still.
+            // Checked before the other daemon of this name is pinged: it may be alive and not respond.
             controller::kept_by_host(&cluster, node, &registration).map_err(|kept| reject::error(&kept))?;
             (node.id, node.registration.clone().filter(|_| node.health == Health::Up))
         };
@@ -264,7 +264,7 @@ impl Attendance {
         }
     }
 
-    /// Passes on what a node says of its own fitness, if that is news. Returns whether the owner is still there.
+    /// Passes a change of a node's condition to the owner; returns false if the owner has ended.
     async fn take_condition(&self, node: NodeId, fault: Arc<str>) -> bool {
         let news = self.renderer.replica.read().node(node).is_some_and(|known| match &known.drain {
             None => !fault.is_empty(),
@@ -281,11 +281,11 @@ impl Attendance {
         self.inbox.tell(Input::Condition { node, fault }).await.is_ok()
     }
 
-    /// Sends what is ordered, in order, until the connection is cut off or the node gone.
+    /// Sends orders, in order, until the connection is cut off or the node is gone.
     async fn speak(&self, mut queue: mpsc::Receiver<Errand>, orders: &Orders) {
         let mut errands = Vec::new();
         while queue.recv_many(&mut errands, TOGETHER).await > 0 {
-            // What was said last and can still take up more of the same.
+            // The last order, to which more of the same kind can still be added.
             let mut last: Option<Order> = None;
             for errand in errands.drain(..) {
                 let next = match errand {
@@ -313,7 +313,7 @@ impl Attendance {
     }
 }
 
-/// Puts `next` behind `last`: into it where both say the same of different things. Returns what can be sent.
+/// Merges `next` into `last` if both are of the same kind; otherwise returns `last`, which can be sent.
 fn join(last: &mut Option<Order>, next: Order) -> Option<Order> {
     match (last.as_mut(), next) {
         (Some(Order::Acknowledge(before)), Order::Acknowledge(next)) => {

@@ -1,9 +1,9 @@
-//! A node is one daemon: who may speak under a node's name while somebody else does, or did a moment ago.
+//! The claim of a daemon to a node's name while another daemon has it, or had it a moment ago.
 //!
-//! A daemon is known by what it drew when it started, by its spool, by its host and by the boot of that. The very same
-//! one connects again at once. On the same host under another boot, the old one is dead. Any other has to wait until
-//! the one that is connected leaves, or does not answer a ping in time: a cloned image never takes turns with the node
-//! it was made of.
+//! A daemon is identified by a random number drawn at its start, its spool, its host and the host's boot. The
+//! same daemon connects again at once. Under another boot of the same host, the old daemon is dead. Any other
+//! daemon waits until the connected one leaves, or does not answer a ping in time: a cloned image never
+//! alternates with the node from which it was made.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -17,12 +17,12 @@ use tokio::time::Instant;
 
 use super::{Agents, Errand};
 
-/// How long another daemon waits for a node's name.
+/// Waits before another daemon gets a node's name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// How long the daemon that is connected may take to answer.
+    /// Longest wait for the connected daemon's answer.
     answer: Duration,
-    /// How long after the controller's start a node is waited for where it was before.
+    /// Time after the controller's start during which the previous daemon of a node may return.
     back: Duration,
 }
 
@@ -33,31 +33,31 @@ impl Default for Patience {
     }
 }
 
-/// Which daemon it is that speaks for a node.
+/// The identity of the daemon that speaks for a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Identity {
-    /// Drawn by the daemon when it started; empty from one that draws none.
+    /// Random number that the daemon drew at its start; empty for a daemon that draws none.
     instance: String,
     spool: String,
     boot: String,
     host: Host,
-    /// Where clients reach it, for people.
+    /// Address of the node's service, for messages.
     address: String,
 }
 
-/// A host: its name may be in a cloned image, its address on the network is not.
+/// A host: a cloned image may have the same name, but not the same network address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Host {
     name: String,
     peer: String,
 }
 
-/// Why a daemon does not get a node's name.
+/// The reason why a daemon does not get a node's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// Another one has it, and answers.
+    /// Another daemon has the name, and answers.
     Here(Box<Identity>),
-    /// Another one had it when the controller was started a moment ago, and may come back.
+    /// Another daemon had the name when the controller started a moment ago, and may return.
     Expected(Box<Identity>, Duration),
 }
 
@@ -83,17 +83,17 @@ impl Identity {
         }
     }
 
-    /// Whether it is the same process.
+    /// True if both are the same process.
     fn is_the_same(&self, other: &Self) -> bool {
         self.spool == other.spool && self.boot == other.boot && self.instance == other.instance
     }
 
-    /// Whether its being there shows that the other one is dead: a host has one boot at a time.
+    /// True if this daemon's existence shows that the other is dead: a host has one boot at a time.
     fn outlives(&self, other: &Self) -> bool {
         self.host == other.host && self.boot != other.boot
     }
 
-    /// Whether it may be the other one started again.
+    /// True if this daemon may be the other one after a restart.
     fn follows(&self, other: &Self) -> bool {
         self.host == other.host || (self.spool == other.spool && self.boot == other.boot)
     }
@@ -126,8 +126,9 @@ impl fmt::Display for Taken {
 }
 
 impl Agents {
-    /// Gives a daemon its node's name if nobody else has it: the number of the connection, and where its orders come.
-    /// `before` is what the node said when it last registered, if nothing has happened to it since.
+    /// Claims a node's name for a daemon, and returns the connection's number and the queue of its orders.
+    ///
+    /// `before` is the node's last registration, if the node has been up since.
     pub(super) async fn claim(
         &self,
         node: NodeId,
@@ -148,19 +149,19 @@ impl Agents {
                         return Err(Taken::Here(Box::new(other)));
                     } else {
                         tracing::warn!(%node, "taken over from {other}, which does not answer");
-                        // It may have left meanwhile.
+                        // The other daemon may have left meanwhile.
                         self.table().open(node).map(|slot| slot.connection).filter(|now| *now == connection)
                     }
                 }
             };
-            // Another one may have come meanwhile.
+            // Yet another daemon may have connected meanwhile.
             if let Some(claimed) = self.attach(node, identity.clone(), replaced) {
                 return Ok(claimed);
             }
         }
     }
 
-    /// Whether nobody else is waited for under the name.
+    /// Checks that no other daemon is expected to return under the name.
     fn expect(&self, identity: &Identity, before: Option<&Registration>) -> Result<(), Taken> {
         let Some(before) = before.map(Identity::registered) else { return Ok(()) };
         if identity.follows(&before) || self.begun.elapsed() >= self.patience.back {
@@ -169,7 +170,7 @@ impl Agents {
         Err(Taken::Expected(Box::new(before), self.patience.back))
     }
 
-    /// Whether the daemon at the other end of a connection answers in time.
+    /// Pings the daemon of a connection, and returns true if it answers in time.
     async fn answers(&self, node: NodeId, connection: u64) -> bool {
         let end = Instant::now() + self.patience.answer;
         let mut pongs = {
@@ -195,7 +196,7 @@ impl Agents {
         }
     }
 
-    /// A daemon has answered a ping.
+    /// Records a daemon's answer to a ping.
     pub(super) fn answered(&self, node: NodeId, connection: u64) {
         self.heard(node, connection, None);
         if let Some(slot) = self.table().nodes.get(&node).filter(|slot| slot.connection == connection) {
@@ -211,7 +212,7 @@ mod tests {
     const NODE: NodeId = NodeId(3);
     const LONG: Duration = Duration::from_secs(3600);
 
-    /// `SPOOL BOOT HOST PEER INSTANCE`.
+    /// Parses `SPOOL BOOT HOST PEER INSTANCE`.
     fn identity(text: &str) -> Identity {
         let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
         let [spool, boot, name, peer, instance] = <[String; 5]>::try_from(words).unwrap();
@@ -224,7 +225,7 @@ mod tests {
         agents
     }
 
-    /// What becomes of one that claims the name of the first.
+    /// The outcome for a second daemon that claims the name.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Gets {
         AtOnce,
@@ -236,19 +237,19 @@ mod tests {
         use Gets::{AtOnce, OnceTheOtherIsSilent};
         for (second, gets) in [
             ("s b h p 1", AtOnce),
-            // Started again: the old one is gone, or is a copy of the spool on this host.
+            // Restarted: the old daemon is gone, or this is a copy of the spool on the same host.
             ("s b h p 2", OnceTheOtherIsSilent),
-            // The host was booted.
+            // The host was rebooted.
             ("s c h p 2", AtOnce),
             ("t c h p 2", AtOnce),
-            // A cloned image, under the same name of the host or another; its boot is its own.
+            // A cloned image, on a host of the same name or another; its boot differs.
             ("s c h q 2", OnceTheOtherIsSilent),
             ("s c i q 2", OnceTheOtherIsSilent),
             // Another spool under the same name.
             ("t b h p 2", OnceTheOtherIsSilent),
         ] {
             for answers in [true, false] {
-                // Whoever has to wait for silence that lasts an hour hangs.
+                // A second daemon that has to wait for an hour of silence does not return.
                 let agents = agents(if answers || gets == AtOnce { LONG } else { Duration::ZERO }, LONG);
                 let (first, mut queue) = agents.claim(NODE, identity("s b h p 1"), None).await.unwrap();
                 let played = agents.clone();

@@ -1,8 +1,8 @@
-//! The nodes: which of them is connected, what it was last heard to say, and the orders on their way to it.
+//! The nodes: their connections, their last heartbeats, and the orders on their way to them.
 //!
-//! Every node has a queue of its own, and one that does not keep up loses its connection, not the others their time.
-//! An order for a node that is not connected is dropped, and so is one that was decided before the connection's
-//! registration: what counts is said again when the node registers, and nothing may overtake that.
+//! Every node has a queue of its own; a node that does not keep up loses its connection and delays no other.
+//! An order is dropped if its node is not connected, or if the order was decided before the connection's
+//! registration. The registration brings all valid orders again, and no order may overtake it.
 
 mod attend;
 mod claim;
@@ -25,35 +25,36 @@ pub(crate) use attend::Attendance;
 pub(crate) use orders::{Renderer, address_of};
 pub(crate) use silence::listen;
 
-/// Orders that may wait for one node.
+/// Capacity of a node's queue of orders.
 const QUEUE: usize = 4096;
-/// Low bits of an acknowledgement's number that are the node's own; the rest names the connection.
+/// Number of low bits of a report number that are the node's own; the higher bits are the connection's
+/// number.
 const REPORT_BITS: u32 = 40;
 
 /// The nodes' connections. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Agents {
     slots: Arc<Mutex<Table>>,
-    /// When the controller started: until a little later, nodes are waited for where they were before.
+    /// Instant at which the controller started; shortly after it, nodes may return to where they were.
     begun: Instant,
     patience: Patience,
     arrivals: mpsc::UnboundedSender<NodeId>,
-    /// Told when a connection has ended.
+    /// Notified when a connection has ended.
     departed: Arc<Notify>,
 }
 
-/// What is on its way to a node.
+/// A message in a node's queue.
 #[derive(Debug, PartialEq, Eq)]
 enum Errand {
-    /// Something of the core's.
+    /// An effect of the core.
     Order(Effect),
-    /// The node's daemon is to say that it is there.
+    /// A ping for the node's daemon.
     Ping,
-    /// How the node stands with the controller.
+    /// The node's standing, on its request.
     Standing(NodeId),
-    /// The node's daemon is to end.
+    /// The order to the node's daemon to end.
     Shutdown,
-    /// The node's daemon is to say what the steps of these attempts use.
+    /// The question for the usage of these attempts' steps.
     Usage { id: u64, attempts: BTreeSet<Attempt> },
 }
 
@@ -61,54 +62,54 @@ enum Errand {
 struct Table {
     nodes: BTreeMap<NodeId, Slot>,
     connections: u64,
-    /// Who waits for answers about usage, by the number of the question.
+    /// Receivers of answers about usage, by the number of the question.
     questions: BTreeMap<u64, oneshot::Sender<v1::UsageAnswer>>,
     asked: u64,
 }
 
-/// One node.
+/// The state of one node.
 struct Slot {
-    /// Which of all connections it has, or had last.
+    /// Number of the node's current or last connection.
     connection: u64,
-    /// Whose that is.
+    /// Identity of the daemon on that connection.
     identity: Identity,
-    /// How often it has answered a ping.
+    /// Number of answers to pings.
     pongs: watch::Sender<u64>,
-    /// The way to it, while it is connected.
+    /// The queue of orders; `None` while the node is not connected.
     orders: Option<mpsc::Sender<Errand>>,
-    /// Whether its registration is decided, from when on it takes orders of the core.
+    /// True once the registration is decided, so that effects of the core may be sent.
     open: bool,
-    /// When it was last heard.
+    /// Instant of the last message.
     heard: Instant,
-    /// What it said then.
+    /// The last heartbeat.
     pulse: Pulse,
 }
 
-/// How many nodes are connected, and what is on its way to them.
+/// Numbers of connected nodes and of queued orders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
     /// Nodes with an open stream.
     pub(crate) connected: u64,
-    /// Orders that wait for their node.
+    /// Orders in the queues of nodes.
     pub(crate) queued: u64,
-    /// Nodes for which orders wait.
+    /// Nodes with orders in their queue.
     pub(crate) busy: u64,
 }
 
 impl Agents {
-    /// No node is connected yet; those that connect are named in the queue that is returned.
+    /// Returns an empty table; the returned queue names the nodes that connect.
     pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<NodeId>) {
         let (arrivals, arrived) = mpsc::unbounded_channel();
         let (slots, departed, patience) = (Arc::default(), Arc::default(), Patience::default());
         (Self { slots, begun: Instant::now(), patience, arrivals, departed }, arrived)
     }
 
-    /// What a node last said of itself.
+    /// Returns a node's last heartbeat.
     pub(crate) fn pulse(&self, node: NodeId) -> Pulse {
         self.table().nodes.get(&node).map(|slot| slot.pulse).unwrap_or_default()
     }
 
-    /// What lies between the controller and the nodes.
+    /// Returns the numbers of connected nodes and queued orders.
     pub(crate) fn figures(&self) -> Figures {
         let mut figures = Figures::default();
         for orders in self.table().nodes.values().filter_map(|slot| slot.orders.as_ref()) {
@@ -122,7 +123,7 @@ impl Agents {
         figures
     }
 
-    /// Puts an order in its node's queue.
+    /// Puts an effect into its node's queue.
     pub(crate) fn order(&self, effect: Effect) {
         let node = match &effect {
             Effect::Open { node, connection } => return self.open(*node, *connection),
@@ -145,7 +146,7 @@ impl Agents {
         let Some(slot) = table.nodes.get_mut(&node).filter(|slot| slot.open) else { return };
         let effect = match effect {
             Effect::Acknowledge { node, report } => {
-                // Report numbers mean something within one connection only.
+                // Report numbers are valid within one connection only.
                 if report >> REPORT_BITS != slot.connection {
                     return;
                 }
@@ -156,7 +157,7 @@ impl Agents {
         slot.send(Errand::Order(effect));
     }
 
-    /// Asks a node what steps use; `None` if it is not connected.
+    /// Asks a node for the usage of its steps; `None` if it is not connected.
     pub(crate) fn ask_usage(
         &self,
         node: NodeId,
@@ -173,21 +174,21 @@ impl Agents {
         Some(answered)
     }
 
-    /// A node asks how it stands.
+    /// Queues the answer to a node's question for its standing.
     fn asked_standing(&self, node: NodeId) {
         if let Some(slot) = self.table().nodes.get_mut(&node) {
             slot.send(Errand::Standing(node));
         }
     }
 
-    /// A node has answered such a question.
+    /// Passes a node's answer about usage to the waiting call.
     fn answered_usage(&self, answer: v1::UsageAnswer) {
         let waiting = self.table().questions.remove(&answer.id);
-        // Who has waited long enough is gone.
+        // The call may have given up.
         drop(waiting.map(|waiting| waiting.send(answer)));
     }
 
-    /// Tells the daemons of all connected nodes to end, and waits until each has hung up.
+    /// Orders the daemons of all connected nodes to end, and waits until each has disconnected.
     pub(crate) async fn dismiss(&self) {
         self.table().nodes.values_mut().for_each(|slot| slot.send(Errand::Shutdown));
         loop {
@@ -201,15 +202,14 @@ impl Agents {
         }
     }
 
-    /// A connection takes orders from here on, if it is still the node's.
+    /// Allows effects of the core on a connection, if it is still the node's.
     fn open(&self, node: NodeId, connection: u64) {
         if let Some(slot) = self.table().nodes.get_mut(&node).filter(|slot| slot.connection == connection) {
             slot.open = true;
         }
     }
 
-    /// A node has connected: the connection it had before, if any, ends. Fails if that is another one than
-    /// `before`, or none.
+    /// Replaces a node's connection by a new one; `None` if the current connection is not `before`.
     fn attach(
         &self,
         node: NodeId,
@@ -228,12 +228,12 @@ impl Agents {
         let slot = Slot { connection, identity, pongs, orders, open: false, heard, pulse };
         table.nodes.insert(node, slot);
         drop(table);
-        // The listener ends with the process only.
+        // The receiver lives as long as the process.
         let _ = self.arrivals.send(node);
         Some((connection, queue))
     }
 
-    /// A connection has ended.
+    /// Ends a connection.
     fn detach(&self, node: NodeId, connection: u64) {
         let mut table = self.table();
         if let Some(slot) = table.nodes.get_mut(&node).filter(|slot| slot.connection == connection) {
@@ -243,7 +243,7 @@ impl Agents {
         self.departed.notify_waiters();
     }
 
-    /// Something came over a connection.
+    /// Records a message on a connection.
     fn heard(&self, node: NodeId, connection: u64, pulse: Option<Pulse>) {
         let mut table = self.table();
         if let Some(slot) = table.nodes.get_mut(&node).filter(|slot| slot.connection == connection) {
@@ -252,12 +252,12 @@ impl Agents {
         }
     }
 
-    /// When a node was last heard, if it ever was.
+    /// Returns the instant of a node's last message; `None` if there never was one.
     fn last_heard(&self, node: NodeId) -> Option<Instant> {
         self.table().nodes.get(&node).map(|slot| slot.heard)
     }
 
-    /// Ends a node's connection: it has to register anew.
+    /// Ends a node's connection, so that the node registers again.
     fn cut_off(&self, node: NodeId) {
         if let Some(slot) = self.table().nodes.get_mut(&node) {
             slot.orders = None;
@@ -271,14 +271,14 @@ impl Agents {
 }
 
 impl Table {
-    /// A node's place, if it is connected.
+    /// Returns the state of a node that is connected.
     fn open(&self, node: NodeId) -> Option<&Slot> {
         self.nodes.get(&node).filter(|slot| slot.orders.as_ref().is_some_and(|orders| !orders.is_closed()))
     }
 }
 
 impl Slot {
-    /// Puts something in the queue; a node that does not keep up loses its connection.
+    /// Puts a message into the queue; a node whose queue is full loses its connection.
     fn send(&mut self, errand: Errand) {
         let full = self.orders.as_ref().is_some_and(|orders| orders.try_send(errand).is_err());
         if full {
@@ -287,7 +287,7 @@ impl Slot {
     }
 }
 
-/// The number under which a report of a connection is acknowledged.
+/// Returns the number under which a report of a connection is acknowledged.
 fn report_number(connection: u64, id: u64) -> u64 {
     connection << REPORT_BITS | (id & ((1 << REPORT_BITS) - 1))
 }
@@ -300,7 +300,7 @@ mod tests {
 
     const NODE: NodeId = NodeId(3);
 
-    /// Connects the node, in the place of whatever connection it has.
+    /// Connects the node in place of its current connection.
     fn attach(agents: &Agents) -> (u64, mpsc::Receiver<Errand>) {
         let before = agents.table().open(NODE).map(|slot| slot.connection);
         agents.attach(NODE, Identity::default(), before).unwrap()

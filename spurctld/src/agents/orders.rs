@@ -1,4 +1,4 @@
-//! Effects of the core as orders that a node can carry out by itself.
+//! Renders effects of the core as self-contained orders for nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,18 +23,18 @@ use crate::clock;
 use crate::inbox::Inbox;
 use crate::replica::Replica;
 
-/// Makes orders. Clones share everything.
+/// Renders orders. Clones share everything.
 #[derive(Clone)]
 pub(crate) struct Renderer {
     pub(crate) replica: Replica,
     pub(crate) blobs: Blobs,
     pub(crate) inbox: Inbox,
-    /// The controller's reign.
+    /// The controller's epoch.
     pub(crate) epoch: u64,
 }
 
 impl Renderer {
-    /// The order that an effect comes to; nothing if it is of no use any more.
+    /// Returns the order for an effect; `None` if it has become obsolete.
     pub(super) async fn order(&self, effect: Effect) -> Option<Order> {
         let order = match effect {
             Effect::Launch { node, attempt } => Order::Launch(self.launch(node, attempt).await?),
@@ -79,7 +79,7 @@ impl Renderer {
         Some(order)
     }
 
-    /// How a node stands with the controller.
+    /// Returns the node's standing: whether it is busy, full, or drained.
     pub(super) fn standing(&self, node: NodeId) -> Option<Order> {
         let cluster = self.replica.read();
         let node = cluster.node(node)?;
@@ -90,7 +90,7 @@ impl Renderer {
         }))
     }
 
-    /// An order of this reign.
+    /// Adds epoch, history and time to an order.
     pub(super) fn sealed(&self, order: Order) -> v1::Order {
         let cluster = self.replica.read();
         v1::Order {
@@ -118,20 +118,20 @@ impl Renderer {
                 let message = "its script is not in the journal".to_owned();
                 Report::LaunchFailed { message, node_fault: false, exit: ExitCode::exited(1) }
             }
-            // Neither the job's fault nor the node's.
+            // The fault is neither the job's nor the node's.
             Err(error) => {
                 tracing::error!(%attempt, %error, "a job's script cannot be read; its attempt is lost");
                 Report::BatchEnded { end: ExitCode::SUCCESS.into(), lost: true, done: false }
             }
         };
-        // The acknowledgement goes to no connection, because the node reported nothing. A controller that is
-        // stopping will find the job running and say all this again.
+        // No connection gets the acknowledgement, because no node reported this. If the controller is
+        // stopping, the next one finds the job running and orders its launch again.
         let _ = self.inbox.tell(Input::Report { node, id: 0, attempt, report }).await;
         None
     }
 }
 
-/// What the user reads of why an attempt is ended, where it is not the user's own doing.
+/// Returns the reason why an attempt is ended, for the user's notice; empty if the user ended it.
 fn cause(cluster: &Cluster, attempt: Attempt) -> &'static str {
     let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt);
     let Some(Phase::Completing(completing)) = job.map(|job| &job.phase) else { return "" };
@@ -148,7 +148,7 @@ fn cause(cluster: &Cluster, attempt: Attempt) -> &'static str {
     }
 }
 
-/// How the job of an attempt that is being ended exits.
+/// Returns the exit code of the job whose attempt is being ended.
 fn exit(cluster: &Cluster, attempt: Attempt) -> Option<v1::JobExit> {
     let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt)?;
     let Phase::Completing(completing) = &job.phase else { return None };
@@ -161,7 +161,7 @@ fn exit(cluster: &Cluster, attempt: Attempt) -> Option<v1::JobExit> {
     })
 }
 
-/// All of a launch but the blobs; nothing if the attempt does not run any more.
+/// Builds a launch without script and environment; `None` if the attempt does not run any more.
 fn describe(cluster: &Cluster, node: NodeId, attempt: Attempt) -> Option<(v1::Launch, Box<Batch>)> {
     let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt)?;
     let (Phase::Running { alloc, .. } | Phase::Suspended(Suspended { alloc, .. })) = &job.phase else {
@@ -185,7 +185,8 @@ fn describe(cluster: &Cluster, node: NodeId, attempt: Attempt) -> Option<(v1::La
     Some((launch, batch))
 }
 
-/// Where clients reach a node: what the configuration says, and the node's own word where that is silent.
+/// Returns the address at which clients reach a node: the configured one, completed by the node's
+/// registration.
 pub(crate) fn address_of(node: &Node, configured: &BTreeMap<Arc<str>, NodeAddress>) -> String {
     let said = node.registration.as_ref().map(|registration| &*registration.address).unwrap_or_default();
     let known = configured.get(node.name());

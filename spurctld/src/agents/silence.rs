@@ -1,12 +1,12 @@
-//! Listens for silence: a node that was heard of, and then not for `[recovery] node_timeout`, is reported as silent.
+//! Detects silent nodes: a node that was heard, and then not for `[recovery] node_timeout`, is reported.
 //!
-//! Every node has one place in a heap of times at which it might be silent. Only when that time comes is it looked
-//! when the node was last heard, so a heartbeat costs nothing here.
+//! A heap holds one time for each node at which the node might be silent. Only at that time is the node's
+//! last message looked up, so a heartbeat costs nothing here.
 //!
-//! Who does not listen hears nothing. Where this controller itself has stood still (it was stopped, its machine was
-//! moved or swapped, its disk did not answer), which shows in a gap between two turns here or in an owner that does
-//! not answer, the silence of every node begins anew. Many nodes that fall silent at one moment are first taken for
-//! such a fault too, and are given the time once more.
+//! Silence during a standstill of the controller itself proves nothing (the process was stopped, its machine
+//! was moved or swapped, its disk did not answer). A standstill shows as a gap between two turns here, or as
+//! an owner that does not answer; the time of every node then begins again. Many nodes that fall silent at
+//! one moment also suggest such a fault: they get the time once more.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -24,15 +24,18 @@ use super::Agents;
 use crate::inbox::{Inbox, NoAnswer};
 use crate::replica::Replica;
 
-/// From one turn to the next at most.
+/// Longest time between two turns.
 const LONGEST_TURN: Duration = Duration::from_secs(1);
-/// A node that is well is heard in a third of the timeout; standing still for this part of it explains no silence yet.
+/// A healthy node is heard within a third of the timeout; a standstill of up to this fraction explains no
+/// silence.
 const HARMLESS: u32 = 4;
-/// Fewer nodes than these are never many.
+/// Number of silent nodes from which on they may count as many.
 const FEW: usize = 2;
 
-/// Listens until the owner is gone. `arrived` names nodes that have connected; those that were heard of before are given
-/// the time of a timeout to connect again.
+/// Reports silent nodes until the owner ends.
+///
+/// `arrived` names nodes that have connected. Nodes that were heard before the start get one timeout to
+/// connect again.
 pub(crate) async fn listen(
     agents: Agents,
     mut arrived: mpsc::UnboundedReceiver<NodeId>,
@@ -83,21 +86,21 @@ fn timeout(replica: &Replica) -> Duration {
     Duration::from_secs(replica.read().policy().recovery.node_timeout.0.max(1))
 }
 
-/// Whether the owner, the journal and the outbox go on: a question that passes through all of them.
+/// A question that passes through owner, journal and outbox, by which a standstill of these is noticed.
 #[derive(Default)]
 struct Pulse(Option<(Instant, Answer)>);
 
-/// An answer to come.
+/// The future answer to the question.
 type Answer = Pin<Box<dyn Future<Output = Result<(), NoAnswer>> + Send>>;
 
 impl Pulse {
-    /// Asks, unless an answer is still awaited.
+    /// Asks, unless an answer is still due.
     fn ask(&mut self, inbox: &Inbox) {
         let inbox = inbox.clone();
         self.0.get_or_insert_with(|| (Instant::now(), Box::pin(async move { inbox.ping().await })));
     }
 
-    /// How long the answer took, once it is there.
+    /// Waits for the answer, and returns its delay.
     async fn answer(&mut self) -> Result<Duration, NoAnswer> {
         let Some((asked, answer)) = &mut self.0 else { return std::future::pending().await };
         let answered = answer.await.map(|()| asked.elapsed());
@@ -105,23 +108,23 @@ impl Pulse {
         answered
     }
 
-    /// How long the answer has been awaited.
+    /// Returns the time for which the answer has been due.
     fn waits(&self, now: Instant) -> Option<Duration> {
         self.0.as_ref().map(|(asked, _)| now.duration_since(*asked))
     }
 }
 
-/// Who is listened to, and since when.
+/// The watched nodes, and the start of their observation.
 struct Watch {
-    /// Silence before this time counts for nothing.
+    /// Silence before this instant counts for nothing.
     since: Instant,
-    /// When the last turn was.
+    /// Instant of the last turn.
     turned: Instant,
     due: BinaryHeap<Reverse<(Instant, NodeId)>>,
     watched: BTreeSet<NodeId>,
-    /// When many were silent, and were given the time once more.
+    /// Instant at which many nodes were silent and got the time once more.
     doubted: Option<Instant>,
-    /// Whether it has been said that the controller stands still.
+    /// True if the log has a line about the current standstill.
     said: bool,
 }
 
@@ -131,25 +134,25 @@ impl Watch {
         Self { since: now, turned: now, due, watched, doubted: None, said: false }
     }
 
-    /// Listens to a node, which cannot be silent before `due`.
+    /// Begins to watch a node, which cannot be silent before `due`.
     fn add(&mut self, node: NodeId, due: Instant) {
         if self.watched.insert(node) {
             self.due.push(Reverse((due, node)));
         }
     }
 
-    /// When the next turn is.
+    /// Returns the instant of the next turn.
     fn wakes(&self, length: Duration) -> Instant {
         let end = self.turned + length;
         self.due.peek().map_or(end, |Reverse((at, _))| end.min(*at))
     }
 
-    /// Begins a turn; says how long ago the last one was.
+    /// Begins a turn, and returns the time since the last one.
     fn turn(&mut self, now: Instant) -> Duration {
         now.duration_since(std::mem::replace(&mut self.turned, now))
     }
 
-    /// The controller itself has stood still for so long.
+    /// Begins the time of every node again after a standstill of `stood`.
     fn begin_anew(&mut self, now: Instant, stood: Duration) {
         self.since = now;
         if !std::mem::replace(&mut self.said, true) {
@@ -160,7 +163,7 @@ impl Watch {
         }
     }
 
-    /// Those that have been silent for too long; they are no longer listened to.
+    /// Returns the nodes that have been silent for too long, and stops watching them.
     fn silent(
         &mut self,
         now: Instant,

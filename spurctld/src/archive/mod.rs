@@ -1,10 +1,10 @@
-//! The archive: follows the feed at its own pace, writes accounting and, now and then, a snapshot.
+//! The archive: follows the feed at its own pace, and writes accounting and snapshots.
 //!
-//! It has a cluster of its own. Accounting follows from the journal, so nothing is lost by writing it late: a burst of
-//! submissions is noted by number only, and its rows are written when the burst is over, when somebody asks for them
-//! ([`Accounts`]), or when they have waited for long. Rows of what the cluster has no more are the exception: they are
-//! written before the snapshot that lacks it. Those of all else are written once more after a start; so snapshot and
-//! entries are enough to go on without losing a row.
+//! The archive has a cluster of its own. Accounting follows from the journal, so late rows lose nothing. A
+//! burst of submissions is recorded by job number only; its rows are written after the burst, when a reader
+//! asks ([`Accounts`]), or after some time. Rows of jobs that the cluster forgets are the exception: they are
+//! written before the snapshot without these jobs. Rows of all remaining jobs are written again after a
+//! start. So snapshot and entries suffice to go on without losing a row.
 
 mod accounts;
 mod outages;
@@ -31,38 +31,39 @@ use crate::store::{Journal, Retention, StoreError};
 use accounts::Wanted;
 use rows::{Extent, Rows};
 
-/// Entries after which a snapshot is written, so that a start never has to read many more; after one with more jobs than
-/// that, so many entries as it had jobs, so that what is written grows with what happens.
+/// Number of entries after which a snapshot is written, so that a start never has to read many more. If the
+/// last snapshot had more jobs than that, their number counts instead, so that the work grows with the number
+/// of events.
 const SNAPSHOT_EVERY: u64 = 50_000;
 /// Bytes of entries after which a snapshot is written, however few entries these are.
 const SNAPSHOT_BYTES: u64 = 64 << 20;
-/// Entries applied before others who want something get their turn.
+/// Number of entries that are applied before other requests get their turn.
 const TAKE: usize = 4096;
-/// Rows of what the cluster has no more that are kept in memory.
+/// Largest number of rows kept in memory for jobs that the cluster no longer has.
 const NOTED: usize = 16_384;
-/// Silence after which rows are written.
+/// Time without entries after which rows are written.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How long they wait for it. What happens to a job meanwhile costs one row.
+/// Longest wait for such a pause. All changes of a job meanwhile cost one row.
 const LATEST: Duration = Duration::from_secs(30);
-/// Bytes in one chunk of a snapshot.
+/// Size of one chunk of a snapshot, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
-/// How long request ids are remembered, in seconds.
+/// Time for which request ids are remembered, in seconds.
 const REQUESTS_KEPT: i64 = 86_400;
-/// How long a database that refuses a write is left alone.
+/// Pause after a refused write.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// The archive, see the [module](self).
 pub(crate) struct Archive {
     pub(crate) cluster: Cluster,
     pub(crate) journal: Journal,
     pub(crate) accounting: Accounting,
-    /// The entry up to which accounting has the rows of what the cluster then has no more.
+    /// The entry up to which accounting has the rows of jobs that the cluster no longer has.
     pub(crate) reached: u64,
-    /// The entry up to which it has all rows; 0 after a start.
+    /// The entry up to which accounting has all rows; 0 after a start.
     pub(crate) written: u64,
     /// The entry of the last snapshot.
     pub(crate) snapshot: u64,
-    /// Bytes of the entries since then that were applied here.
+    /// Bytes of the entries applied since the last snapshot.
     pub(crate) bytes: u64,
     /// The last refusal of accounting's database.
     pub(crate) refused: Refused,
@@ -71,7 +72,7 @@ pub(crate) struct Archive {
     pub(crate) statistics: Statistics,
 }
 
-/// When a disk is tried again that refused a write.
+/// The instant at which a disk that refused a write is tried again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Refused(Option<Instant>);
 
@@ -84,22 +85,22 @@ impl Refused {
         self.0.is_none_or(|until| until <= Instant::now())
     }
 
-    /// How long until then, if it is not yet.
+    /// Returns the rest of the pause; `None` if it is over.
     fn rest(self) -> Option<Duration> {
         let rest = self.0?.saturating_duration_since(Instant::now());
         (!rest.is_zero()).then_some(rest)
     }
 }
 
-/// Somebody who wants a copy of the archive's cluster: the one that nobody waits for.
+/// A request for a copy of the archive's cluster, whose lock delays nothing.
 pub(crate) struct CopyWanted {
-    /// The last entry that the copy must have, because somebody may have been told of it.
+    /// The last entry that the copy must contain, because the caller may have seen it.
     pub(crate) seen: u64,
-    /// Where it goes.
+    /// Receives the copy.
     pub(crate) to: oneshot::Sender<Cluster>,
 }
 
-/// All of those.
+/// The queue of requests for copies.
 pub(crate) type Copies = mpsc::Receiver<CopyWanted>;
 
 impl Archive {
@@ -129,7 +130,7 @@ impl Archive {
                     while self.cluster.seq() < seen && let Some(entries) = feed.recv().await {
                         self.take(&entries, &mut rows);
                     }
-                    // Whoever does not wait any more needs no copy.
+                    // The caller may have given up.
                     let _ = to.send(self.cluster.clone());
                 }
                 () = wanted.come() => {}
@@ -161,11 +162,11 @@ impl Archive {
                 snapshot_due = self.snapshot_due();
             }
         }
-        // What cannot be written now is written after the next start.
+        // Rows that cannot be written now are written after the next start.
         let _ = self.try_write(&mut rows, Extent::All).await;
     }
 
-    /// Applies entries, and notes what accounting may not have of them; says how many they were.
+    /// Applies entries, records the rows that accounting may lack, and returns the number of entries.
     pub(crate) fn take(&mut self, entries: &[Arc<Entry>], rows: &mut Rows) -> usize {
         for entry in entries {
             self.bytes = self.bytes.saturating_add(size(entry));
@@ -181,8 +182,8 @@ impl Archive {
         entries.len()
     }
 
-    /// Writes rows, and says whether they are written. A database that refuses them is left alone for a while: whoever
-    /// waits for anything else here waits no longer for that.
+    /// Writes rows, and returns true if they are written. After a refusal nothing is tried for a while, so
+    /// that other requests wait no longer.
     async fn write(&mut self, rows: &mut Rows, extent: Extent) -> bool {
         if !self.refused.is_over() {
             return false;
@@ -195,8 +196,8 @@ impl Archive {
         written.is_ok()
     }
 
-    /// Writes rows, some at a time; the last ones carry the entry they reach. Should they not all become durable, those
-    /// that have are written once more after the next start, in the same places.
+    /// Writes rows page by page; the last page carries the entry that it reaches. If a page fails, the pages
+    /// before it are written again after the next start, to the same keys.
     async fn try_write(&mut self, rows: &mut Rows, extent: Extent) -> Result<(), StoreError> {
         let seq = self.cluster.seq();
         while seq > self.reached || (seq == self.reached && extent == Extent::All && seq > self.written) {
@@ -226,13 +227,14 @@ impl Archive {
         Ok(())
     }
 
-    /// The entry at which the next snapshot is due, now that the cluster is what the last one holds.
+    /// Returns the entry at which the next snapshot is due, right after a snapshot of the cluster.
     fn snapshot_due(&self) -> u64 {
         let jobs = u64::try_from(self.cluster.jobs().len()).unwrap_or(u64::MAX);
         self.snapshot.saturating_add(SNAPSHOT_EVERY.max(jobs))
     }
 
-    /// Writes a snapshot, and lets the journal drop what it covers. One that fails is tried again later.
+    /// Writes a snapshot, and lets the journal drop the entries that it covers. After a failure it is tried
+    /// again later.
     async fn snapshot(&mut self) {
         let seq = self.cluster.seq();
         let written = self.write_snapshot(seq).await;
@@ -245,7 +247,7 @@ impl Archive {
         let retention =
             Retention { entries_through: seq, requests_before: clock::now(&self.cluster).0 - REQUESTS_KEPT };
         let journal = self.journal.clone();
-        // Beside what follows: the journal deletes a little after each commit, and that takes as long as it takes.
+        // In the background: the journal deletes a few entries after each commit.
         tokio::spawn(async move {
             match journal.compact(retention).await {
                 Ok(done) => {
@@ -307,7 +309,7 @@ pub(crate) fn chunks(cluster: &Cluster) -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-/// How many bytes an entry has in the journal.
+/// Returns the size of an entry in the journal, in bytes.
 fn size(entry: &Entry) -> u64 {
     struct Count(u64);
     impl std::io::Write for Count {
@@ -321,7 +323,7 @@ fn size(entry: &Entry) -> u64 {
         }
     }
     let mut count = Count(0);
-    // Counting cannot fail, and an entry that came from the journal can be written.
+    // Counting cannot fail, and an entry from the journal can be encoded.
     let _ = serde_json::to_writer(&mut count, entry);
     count.0
 }
@@ -347,7 +349,7 @@ mod tests {
         path
     }
 
-    /// Entries of a cluster with one node and three jobs.
+    /// Returns the entries of a cluster with one node and three jobs.
     fn history(cluster: &mut Cluster, epoch: u64) -> Vec<Arc<Entry>> {
         let text = "cluster_name = \"t\"\n[[nodes]]\nnames = \"n1\"\ncpus = 1\n\
                     [[partitions]]\nname = \"main\"\nnodes = \"ALL\"\ndefault = true\n";
@@ -405,14 +407,14 @@ mod tests {
         let records = |cluster: &Cluster| snapshot::records(cluster).collect::<Vec<_>>();
         assert_eq!(records(&history.cluster), records(&cluster));
 
-        // Nor would they be missed without a snapshot.
+        // Without a snapshot the rows are not lost either.
         let mut archive = archive_of(Cluster::default(), journal.clone(), cluster.seq());
         let mut rows = Rows::of(&archive.cluster);
         archive.take(&entries, &mut rows);
         assert_eq!(rows.page(&archive.cluster, Extent::All).jobs.len(), 3);
         drop(archive);
 
-        // The jobs wait, so the snapshot did not wait for their rows: they are made from it.
+        // The jobs are pending, so the snapshot did not wait for their rows: they are made from the snapshot.
         let mut archive = archive_of(history.cluster, journal.clone(), cluster.seq());
         let mut rows = Rows::of(&archive.cluster);
         archive.write(&mut rows, Extent::All).await;

@@ -1,4 +1,4 @@
-//! From entries to events of nodes: since when, until when and why a node is out of service.
+//! Derives node events from entries: the times during which nodes were out of service, with the reasons.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use spur_core::model::node::Health;
 
 use crate::store::accounting::{NodeChange, Outage};
 
-/// Who takes nodes out of service if nobody else does.
+/// The user of outages that no operator ordered.
 const SPUR: &str = "spur";
 
-/// The changes of nodes that a run of entries makes, in their order.
+/// The changes of nodes in a run of entries, in order.
 #[derive(Default)]
 pub(super) struct Outages {
-    /// The state of the node that the entry at hand is about, before it.
+    /// The state, before the current entry, of the node that the entry concerns.
     before: Option<(NodeId, Option<Outage>)>,
     changes: Vec<NodeChange>,
 }
 
 impl Outages {
-    /// The nodes that are out of service in a cluster: at a start it is not known whether accounting has them.
+    /// Returns the nodes of a cluster that are out of service: at a start, accounting may lack them.
     pub(super) fn of(cluster: &Cluster) -> Self {
         let known = |node: &Node| {
             let (outage, since) = outage(node)?;
@@ -30,7 +30,7 @@ impl Outages {
         Self { before: None, changes: cluster.nodes().iter().filter_map(known).collect() }
     }
 
-    /// Notes the state of a node that `entry` is about.
+    /// Records the state of the node that `entry` concerns.
     pub(super) fn before(&mut self, cluster: &Cluster, entry: &Entry) {
         if let Event::NodesDeleted { nodes } = &entry.event {
             let at = cluster.clock().wall(entry.at).0;
@@ -45,7 +45,7 @@ impl Outages {
         };
     }
 
-    /// Notes what `entry` has changed of it.
+    /// Records the change of that node by `entry`.
     pub(super) fn after(&mut self, cluster: &Cluster, entry: &Entry) {
         let Some((id, before)) = self.before.take() else { return };
         let outage = state_of(cluster, id);
@@ -57,18 +57,18 @@ impl Outages {
         self.changes.push(NodeChange { node: name.to_string(), at, outage, is_new: true });
     }
 
-    /// Takes out all of them.
+    /// Takes all changes.
     pub(super) fn take(&mut self) -> Vec<NodeChange> {
         std::mem::take(&mut self.changes)
     }
 
-    /// Puts back some that could not be written, before those that have come since.
+    /// Puts back changes that could not be written, before later ones.
     pub(super) fn put_back(&mut self, mut changes: Vec<NodeChange>) {
         changes.append(&mut self.changes);
         self.changes = changes;
     }
 
-    /// How many there are.
+    /// Returns the number of changes.
     pub(super) fn len(&self) -> usize {
         self.changes.len()
     }
@@ -78,7 +78,7 @@ fn state_of(cluster: &Cluster, node: NodeId) -> Option<Outage> {
     outage(cluster.node(node)?).map(|(outage, _)| outage)
 }
 
-/// Why a node is out of service, and since when; `None` if it is not.
+/// Returns the outage of a node and its beginning; `None` if the node is in service.
 fn outage(node: &Node) -> Option<(Outage, spur_core::text::time::Time)> {
     match (&node.health, &node.drain) {
         (Health::Down { reason, at, silent, by }, drain) => {

@@ -1,4 +1,4 @@
-//! From entries to accounting: one row for each run of a job, one for each step of it.
+//! Derives accounting rows from entries: one row for each run of a job, one for each step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,21 +19,23 @@ use spur_proto::convert::step::tres_of_step;
 use super::outages::Outages;
 use crate::store::accounting::{Closing, JobRow, NodeChange, StepRow};
 
-/// The number of the batch script's row among a run's steps.
+/// The step number of the batch script's row.
 pub(crate) const BATCH_STEP: i64 = -5;
-/// Rows of each kind in one page.
+/// Largest number of rows of each kind in one page.
 const PAGE: usize = 2048;
 
-/// What a run of entries changes. Runs of jobs that are in the cluster at the end are read from it then; what an
-/// entry is about to take away is noted before.
+/// The rows that a run of entries changes.
+///
+/// Rows of jobs in the cluster are made when they are written. Rows of what an entry is about to remove are
+/// made before it.
 #[derive(Default)]
 pub(crate) struct Rows {
     changed: BTreeSet<JobId>,
     jobs: BTreeMap<Attempt, JobRow>,
     steps: BTreeMap<(Attempt, i64), StepRow>,
-    /// What was foreign on the node that an entry is about.
+    /// Foreign attempts on the node that the current entry concerns, before it.
     foreign: Vec<Attempt>,
-    /// Ends of attempts that were foreign.
+    /// Ends of foreign attempts.
     closings: BTreeMap<Attempt, Closing>,
     /// Nodes that went out of service, or came back.
     outages: Outages,
@@ -41,16 +43,16 @@ pub(crate) struct Rows {
     notes: BTreeMap<Attempt, JobNote>,
 }
 
-/// Which rows are to be written.
+/// The rows that are to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// Those of what the cluster has no more: nothing else would remember it.
+    /// Rows of what the cluster no longer has, which exist nowhere else.
     Noted,
-    /// All.
+    /// All rows.
     All,
 }
 
-/// Some rows, to be written at once.
+/// Rows that are written together.
 #[derive(Default)]
 pub(crate) struct Page {
     pub(crate) jobs: Vec<JobRow>,
@@ -62,13 +64,13 @@ pub(crate) struct Page {
 }
 
 impl Rows {
-    /// Rows of everything in a cluster: at a start it is not known which of them accounting has.
+    /// Returns rows of everything in a cluster: at a start, accounting may lack any of them.
     pub(crate) fn of(cluster: &Cluster) -> Self {
         let changed = cluster.jobs().iter().map(|job| job.id).collect();
         Self { changed, outages: Outages::of(cluster), ..Self::default() }
     }
 
-    /// Notes what `entry` is about to take away.
+    /// Makes the rows of what `entry` is about to remove.
     pub(crate) fn before(&mut self, cluster: &Cluster, entry: &Entry) {
         self.outages.before(cluster, entry);
         match &entry.event {
@@ -89,12 +91,12 @@ impl Rows {
             | Event::NodeCleaned { node, .. } => {
                 self.foreign = cluster.node(*node).map_or_else(Vec::new, |node| node.foreign.clone());
             }
-            // The others take nothing away that accounting has a row for.
+            // Other events remove nothing that accounting has a row for.
             _ => {}
         }
     }
 
-    /// What of a run is over with it; one that is to begin anew has its row as it is now.
+    /// Makes the rows of a run that is over; a requeued job has the row of the run in its present state.
     fn close_run(&mut self, cluster: &Cluster, job: JobId, requeued: bool, at: Time) {
         let Some(job) = cluster.job(job) else { return };
         self.close_steps(cluster, job, at);
@@ -105,7 +107,7 @@ impl Rows {
         }
     }
 
-    /// A step has its row when it has ended on all of its nodes.
+    /// Makes the row of a step that has ended on all of its nodes.
     fn end_step(
         &mut self,
         cluster: &Cluster,
@@ -124,7 +126,7 @@ impl Rows {
         }
     }
 
-    /// Notes what `entry` has changed.
+    /// Records the jobs that `entry` has changed.
     pub(crate) fn after(&mut self, cluster: &Cluster, entry: &Entry) {
         self.outages.after(cluster, entry);
         match &entry.event {
@@ -196,12 +198,13 @@ impl Rows {
         }
     }
 
-    /// Notes the jobs of an entry that accounting has reached: it may lack the rows of those that are still there.
+    /// Records the jobs of an entry that accounting has reached: rows of jobs in the cluster may still be
+    /// missing.
     pub(crate) fn reached(&mut self, entry: &Entry) {
         self.changed.extend(entry.event.jobs());
     }
 
-    /// Takes out some of the rows to write; what is left of the cluster's jobs is read from it when its turn comes.
+    /// Takes one page of rows; those of jobs in the cluster are made from it.
     pub(crate) fn page(&mut self, cluster: &Cluster, extent: Extent) -> Page {
         let mut page = Page::default();
         while let (true, Some((_, row))) = (page.steps.len() < PAGE, self.steps.pop_first()) {
@@ -220,7 +223,7 @@ impl Rows {
         page
     }
 
-    /// Puts a page back that could not be written.
+    /// Puts back a page that could not be written.
     pub(crate) fn put_back(&mut self, page: Page) {
         for row in page.jobs {
             let attempt = Attempt { job: JobId(row.job_id), restart: row.restarts };
@@ -241,17 +244,17 @@ impl Rows {
         }
     }
 
-    /// How many rows there are of what the cluster has no more.
+    /// Returns the number of rows of what the cluster no longer has.
     pub(crate) fn noted(&self) -> usize {
         self.jobs.len() + self.steps.len() + self.closings.len() + self.outages.len() + self.notes.len()
     }
 
-    /// Whether all have been taken out.
+    /// True if all rows have been taken.
     pub(crate) fn is_empty(&self) -> bool {
         self.changed.is_empty() && self.noted() == 0
     }
 
-    /// Steps that go on with their job have not run meanwhile.
+    /// Updates the rows of steps that go on with their job: they did not run while it was suspended.
     fn open_steps(&mut self, cluster: &Cluster, job: &Job) {
         for step in job.steps.iter().filter(|_| matches!(job.phase, Phase::Running { .. })) {
             let row = step_row(cluster, job, step, None);
@@ -259,7 +262,7 @@ impl Rows {
         }
     }
 
-    /// Steps that end with their job did not end by themselves.
+    /// Makes the rows of steps that end with their job, as cancelled.
     fn close_steps(&mut self, cluster: &Cluster, job: &Job, at: Time) {
         for step in &job.steps {
             let row = StepRow {
@@ -294,7 +297,7 @@ impl Rows {
             exit_code: exit.code.into(),
             exit_signal: exit.signal.into(),
             started: Some(cluster.clock().wall(started).0),
-            // What is left of a job may outlive the decision that it is over.
+            // The remains of a job may outlive the decision that the job is over.
             ended: end.map(|(_, at)| cluster.clock().wall(own.map_or(at, |own| own.at)).0),
             alloc_nodes: 1,
             alloc_cpus: first.cpus.len(),
@@ -333,17 +336,17 @@ fn batch_state(state: EndState, exit: ExitCode, own: Option<&BatchEnd>) -> &'sta
     }
 }
 
-/// The state of a step that ended so.
+/// Returns the state of a step with this exit code.
 fn ended(exit: ExitCode) -> &'static str {
     match exit {
         exit if exit.is_success() => EndState::Completed.name(),
-        // As with Slurm, whoever it was that sent the signal.
+        // As in Slurm, whoever sent the signal.
         exit if exit.signal > 0 => EndState::Cancelled.name(),
         _ => EndState::Failed.name(),
     }
 }
 
-/// What is said of the use of a step.
+/// Returns the columns of a step's usage.
 fn used(usage: Option<Usage>) -> StepRow {
     let Some(usage) = usage else { return StepRow::default() };
     let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
@@ -357,7 +360,7 @@ fn used(usage: Option<Usage>) -> StepRow {
     }
 }
 
-/// How a step's row is labelled for people.
+/// Returns the label of a step's row for users.
 pub(crate) fn step_label(step_id: i64) -> String {
     match u32::try_from(step_id) {
         Ok(number) => StepId(number).label(),
@@ -405,13 +408,13 @@ fn step_row(cluster: &Cluster, job: &Job, step: &Step, end: Option<(ExitCode, Ti
     }
 }
 
-/// Seconds that a job was suspended, without those that it was `before` and those of a suspension that lasts.
+/// Returns the seconds for which a job was suspended, without `before` and without a suspension that lasts.
 fn suspended(job: &Job, before: u64) -> i64 {
     i64::try_from(job.phase.pauses().seconds.saturating_sub(before)).unwrap_or(i64::MAX)
 }
 
-/// The state of an attempt that is ending. One that a request to requeue has ended was not cancelled; Slurm's accounting has a
-/// word for it.
+/// Returns the state of an ending attempt. An attempt ended for a requeue is not cancelled; Slurm's
+/// accounting has a word of its own.
 fn state_of(completing: &Completing) -> &'static str {
     match (completing.outcome.state, completing.then) {
         (EndState::Cancelled, Then::Requeue { .. }) => "REQUEUED",
@@ -419,7 +422,7 @@ fn state_of(completing: &Completing) -> &'static str {
     }
 }
 
-/// The row of the run that a job is in.
+/// Makes the row of a job's current run.
 fn job_row(cluster: &Cluster, job: &Job) -> JobRow {
     let (mut row, clock) = (requested(cluster, job), cluster.clock());
     row.submitted = clock.wall(job.submitted).0;
@@ -441,7 +444,7 @@ fn job_row(cluster: &Cluster, job: &Job) -> JobRow {
             row.cancelled_by = ended.outcome.by;
             row.reason = ended.outcome.reason.name().to_owned();
             row.ended = Some(clock.wall(ended.ended).0);
-            // Of one that started its allocation says it.
+            // The allocation of a started job holds its priority.
             row.priority = convert::last_priority(cluster, job, ended.ended);
         }
     }
@@ -461,7 +464,7 @@ fn job_row(cluster: &Cluster, job: &Job) -> JobRow {
     row
 }
 
-/// What follows from the request alone.
+/// Makes the columns that follow from the request alone.
 fn requested(cluster: &Cluster, job: &Job) -> JobRow {
     let spec = &*job.spec;
     // Components of a het job have the files of the first.

@@ -1,4 +1,4 @@
-//! The cluster as it is: jobs, the queue, nodes, CPUs, GPUs and memory, connections.
+//! Metrics of the cluster: jobs, the queue, nodes, CPUs, GPUs and memory, connections.
 
 use std::collections::BTreeMap;
 use std::fmt::Result;

@@ -1,4 +1,5 @@
-//! Layers and domains of the topologies: nodes by standing, utilisation, allocation of GPUs, fragmentation.
+//! Metrics of the topologies' layers and domains: nodes by state, utilisation, allocation of GPUs,
+//! fragmentation.
 //!
 //! The nodes of a domain are consecutive positions, so every domain costs the difference of two prefix sums.
 
@@ -13,21 +14,21 @@ use super::Sources;
 use super::nodes::{Amount, Row, Standing};
 use super::page::Page;
 
-/// Domains of a layer up to which they are part of `/metrics`.
+/// Largest number of domains of a layer that `/metrics` shows.
 pub(super) const FEW: usize = 64;
 
 /// The domains that a page shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// Those of layers with at most [`FEW`] domains.
+    /// Domains of layers with at most [`FEW`] domains.
     Few,
     /// All domains.
     All,
-    /// Layers alone, because the state of nodes is private.
+    /// Layers only, because the state of nodes is private.
     Layers,
 }
 
-/// Sums over nodes in a row.
+/// Sums over consecutive nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sums {
     nodes: u64,
@@ -76,7 +77,7 @@ impl Sums {
 struct Wired {
     name: Arc<str>,
     fabric: Arc<Fabric>,
-    /// By the domain's number.
+    /// The sums, by the domain's number.
     sums: Vec<Sums>,
 }
 
@@ -96,7 +97,7 @@ impl Wired {
         prefix.push(sum);
         for index in 0..fabric.len() {
             let node = fabric.node(Pos::at(index));
-            // A node that is no longer configured is in no row.
+            // A node that is no longer configured has no row.
             if let Ok(at) = rows.binary_search_by_key(&node, |row| row.id) {
                 sum += &rows[at];
             }
@@ -114,7 +115,8 @@ impl Wired {
         names.filter_map(|(index, name)| Some((Layer(u8::try_from(index).ok()?), name.as_str())))
     }
 
-    /// The domains of a layer that `scontrol show topology` lists: an aggregate of one block is that block.
+    /// Returns the domains of a layer that `scontrol show topology` lists; an aggregate of one block is left
+    /// out.
     fn listed(&self, layer: Layer) -> impl Iterator<Item = DomainId> + Clone {
         let is_listed = move |id: &DomainId| {
             layer == Layer::LEAF
@@ -128,15 +130,15 @@ impl Wired {
         self.sums[id.index()]
     }
 
-    /// Nodes of some domains that are free, and those of them that are in wholly free domains.
+    /// Returns the number of free nodes in some domains, and the number of these in wholly free domains.
     fn free(&self, domains: impl Iterator<Item = DomainId>) -> (u64, u64) {
         domains.map(|id| self.of(id)).fold((0, 0), |(free, usable), sums| {
             (free + sums.free, usable + if sums.is_wholly_free() { sums.free } else { 0 })
         })
     }
 
-    /// The share of a domain's free nodes that no request for whole domains of the layer below can use; in a domain of
-    /// the lowest layer, that no request for the whole domain can use.
+    /// Returns the share of a domain's free nodes that no request for whole domains of the layer below can
+    /// use. In a domain of the lowest layer: that no request for the whole domain can use.
     fn fragmentation(&self, id: DomainId) -> f64 {
         let children = self.fabric.domain(id).children();
         if children.is_empty() {
@@ -164,7 +166,7 @@ impl Wired {
     }
 }
 
-/// The share that is not usable, of so many free nodes; 0 where none is free.
+/// Returns the share of free nodes that is not usable; 0 if none is free.
 fn unusable((free, usable): (u64, u64)) -> f64 {
     share(free - usable, free).unwrap_or(0.0)
 }

@@ -1,4 +1,4 @@
-//! Counters and histograms that grow while the controller works, from its start on; `sdiag --reset` leaves them alone.
+//! Counters and histograms since the controller's start; `sdiag --reset` does not reset them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,17 +20,18 @@ use spur_core::text::time::Time;
 
 use crate::inbox::Refused;
 
-/// Seconds of requests and commits.
+/// Bucket bounds of requests and commits, in seconds.
 const SHORT: [f64; 5] = [0.001, 0.01, 0.1, 1.0, 10.0];
-/// Seconds of passes, and of the planner's time for one job.
+/// Bucket bounds of passes, and of the planner's time for one job, in seconds.
 const PASS: [f64; 8] = [0.000_01, 0.000_1, 0.001, 0.01, 0.1, 1.0, 10.0, 60.0];
-/// Seconds that jobs wait, up to a week.
+/// Bucket bounds of the waits of jobs, in seconds, up to a week.
 const WAIT: [f64; 9] = [1.0, 10.0, 60.0, 300.0, 1_800.0, 3_600.0, 21_600.0, 86_400.0, 604_800.0];
-/// Seconds until a job has a node again.
+/// Bucket bounds of the time until a job has a replacement node, in seconds.
 const RECOVERY: [f64; 8] = [1.0, 5.0, 15.0, 30.0, 60.0, 300.0, 1_800.0, 3_600.0];
-/// Upper bounds of scores, which are shares.
+/// Bucket bounds of scores, which are shares.
 const SHARES: [f64; 4] = [0.25, 0.5, 0.75, 1.0];
-/// Scores are worked out for one start in so long, because they need a look at every node of the job's domain.
+/// Shortest time between two starts whose scores are computed, since these read every node of the job's
+/// domain.
 const SCORE_EVERY: Duration = Duration::from_millis(100);
 
 /// One label.
@@ -67,10 +68,10 @@ pub(crate) struct Meters {
     own: Arc<Mutex<Own>>,
 }
 
-/// What has to be remembered between entries.
+/// State that is kept between entries.
 #[derive(Debug, Default)]
 struct Own {
-    /// Jobs that lost a node and have not got another, with the time.
+    /// Jobs that have lost a node and have no replacement yet, with the time of the loss.
     recovering: BTreeMap<JobId, Time>,
     scored: Option<Instant>,
 }
@@ -112,7 +113,7 @@ impl Default for Meters {
 /// The two kinds of passes of the planner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PassKind {
-    /// Starts what fits now, at the cost of what has changed.
+    /// Starts jobs that fit now, at the cost of the changes.
     Quick,
     /// Plans the whole queue.
     Deep,
@@ -127,7 +128,7 @@ impl PassKind {
     }
 }
 
-/// What came of looking for a place for a job.
+/// The outcome of a search for the placement of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// The job started, and no better placement exists.
@@ -157,7 +158,8 @@ impl Decision {
 }
 
 impl Meters {
-    /// Begins every meter whose labels are known at 0: a rate over a series that begins later misses its first value.
+    /// Creates every meter with known labels at 0: a rate over a series that begins later misses its first
+    /// value.
     fn begin(&self) {
         for state in EndState::ALL {
             drop(self.ended.get_or_create(&[("state", state.name())]));
@@ -187,7 +189,7 @@ impl Meters {
         }
     }
 
-    /// Makes all meters part of a page.
+    /// Adds all meters to a page.
     pub(super) fn register(&self, registry: &mut Registry) {
         self.register_controller(registry);
         self.register_planner(registry);
@@ -287,17 +289,17 @@ impl Meters {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request was answered.
+    /// Records the duration of a request.
     pub(crate) fn request(&self, method: &str, took: Duration) {
         self.rpcs.get_or_create(&[("method", method.into())]).observe(took.as_secs_f64());
     }
 
-    /// A batch became durable.
+    /// Records the duration of a commit.
     pub(crate) fn commit(&self, took: Duration) {
         self.commits.observe(took.as_secs_f64());
     }
 
-    /// A pass is over.
+    /// Records a pass.
     pub(crate) fn pass(&self, kind: PassKind, took: Duration, report: &Report) {
         let label = [("kind", kind.label())];
         self.passes.get_or_create(&label).observe(took.as_secs_f64());
@@ -311,7 +313,7 @@ impl Meters {
         }
     }
 
-    /// A place was looked for.
+    /// Records the outcome of a search for a placement.
     pub(crate) fn decide(&self, strategy: &'static str, decision: Decision) {
         let label = [("strategy", strategy)];
         self.attempts.get_or_create(&label).inc();
@@ -321,7 +323,7 @@ impl Meters {
         }
     }
 
-    /// A start was not taken.
+    /// Records a start that the owner refused.
     pub(crate) fn refuse(&self, strategy: &'static str, refused: &Refused) {
         let cause = match refused {
             Refused::Rejected(_) => "rejected",
@@ -333,12 +335,12 @@ impl Meters {
         self.decide(strategy, Decision::Refused);
     }
 
-    /// The planner failed at a job, by a fault of its own.
+    /// Records a failure of the planner by a fault of its own.
     pub(crate) fn fail(&self) {
         self.errors.get_or_create(&[("strategy", "none"), ("type", "panic")]).inc();
     }
 
-    /// Counts what committed entries tell, which `cluster` has already.
+    /// Counts the events of committed entries; `cluster` already has them applied.
     pub(crate) fn note(&self, cluster: &Cluster, entries: &[Arc<Entry>]) {
         self.entries.inc_by(entries.len() as u64);
         for entry in entries {
@@ -386,7 +388,7 @@ impl Meters {
     }
 }
 
-/// The fabric on which a job is placed in a partition.
+/// Returns the fabric on which a job is placed in a partition.
 fn fabric_of<'a>(cluster: &'a Cluster, spec: &JobSpec, partition: &str) -> Option<&'a Arc<Fabric>> {
     let named = spec.fabric.as_ref().and_then(|ask| ask.topology.as_deref());
     match named.and_then(|name| cluster.topology(name)) {
@@ -395,7 +397,7 @@ fn fabric_of<'a>(cluster: &'a Cluster, spec: &JobSpec, partition: &str) -> Optio
     }
 }
 
-/// The rule of the topology by which a job is placed, as a label: `tree`, `block` or `none`.
+/// Returns the topology's rule by which a job is placed, as a label: `tree`, `block` or `none`.
 pub(crate) fn strategy_of(cluster: &Cluster, spec: &JobSpec, partition: &str) -> &'static str {
     let Some(fabric) = fabric_of(cluster, spec, partition) else { return "none" };
     let rule = match &spec.fabric {
@@ -409,11 +411,11 @@ pub(crate) fn strategy_of(cluster: &Cluster, spec: &JobSpec, partition: &str) ->
     }
 }
 
-/// The published scores.
+/// The names of the published scores.
 const SCORES: [&str; 4] =
     ["resource_availability", "topology_alignment", "domain_utilisation", "past_performance"];
 
-/// The published scores of the lowest domain that holds a job that has just started; `None` where no domain does.
+/// Returns the scores of the lowest domain that holds a job that has just started; `None` if no domain does.
 fn scores(cluster: &Cluster, job: &Job, alloc: &Alloc) -> Option<[(&'static str, f64); SCORES.len()]> {
     let fabric = fabric_of(cluster, &job.spec, &alloc.partition)?;
     let mut positions: Vec<Pos> = alloc.nodes.iter().filter_map(|part| fabric.pos(part.node)).collect();

@@ -1,8 +1,8 @@
 //! Metrics for Prometheus, over HTTP, on the address of `[controller] metrics_addr`.
 //!
-//! Each page is worked out when it is asked for: from counts that the replica and the planner keep, and from one look at
-//! the nodes. No page looks at every job. One page is made at a time, so that scrapes cost the controller at most one
-//! processor, and the replica is held for a few nodes at a time, so that no reply waits for a page.
+//! A page is made when it is requested, from counts that the replica and the planner keep, and one read of
+//! the nodes. No page reads every job. Pages are made one at a time, so that scrapes cost the controller at
+//! most one processor. The replica is locked for a few nodes at a time, so that no reply waits for a page.
 
 mod cluster;
 mod fabric;
@@ -47,9 +47,9 @@ pub(crate) use meters::{Decision, Meters, PassKind, strategy_of};
 use process::Process;
 use slurm::{JobsPage, NodesPage, PartitionsPage, SchedulerPage, UsersPage};
 
-/// How long the head of a request may take, and a connection may be idle.
+/// Longest time for the headers of a request, and for an idle connection.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Connections at a time; more wait until one of these ends.
+/// Limit of concurrent connections; more wait until one of these ends.
 const CONNECTIONS: usize = 64;
 
 /// Everything that metrics are read from. Clones share it.
@@ -62,7 +62,7 @@ pub(crate) struct Sources {
     pub(crate) watchers: Watchers,
     pub(crate) holders: Holders,
     pub(crate) statistics: Statistics,
-    /// The controller's reign.
+    /// The controller's epoch.
     pub(crate) epoch: u64,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Debug for Sources {
 }
 
 impl Sources {
-    /// The figures of `sdiag`; with `reset` they begin anew.
+    /// Returns the figures of `sdiag`; with `reset` they begin again.
     pub(crate) fn figures(&self, reset: bool) -> GetStatisticsResponse {
         let mut figures = self.statistics.figures(reset, clock::wall());
         let nodes = self.agents.figures();
@@ -93,7 +93,7 @@ impl Sources {
 struct Page {
     path: &'static str,
     registry: Registry,
-    /// The page is refused where one of these is private, because a scrape has no caller.
+    /// Kinds of private data that make the page unavailable, because a scrape has no caller.
     private: &'static [Private],
 }
 
@@ -101,12 +101,12 @@ struct Page {
 pub(crate) struct Metrics {
     replica: Replica,
     pages: Vec<Page>,
-    /// Held by whoever makes a page.
+    /// Held while a page is made.
     turn: Mutex<()>,
 }
 
 impl Metrics {
-    /// The pages of a controller that started at a time, seconds since the Unix epoch.
+    /// Returns the pages of a controller that started at `started`, in seconds since the Unix epoch.
     pub(crate) fn new(sources: &Sources, started: i64) -> Self {
         let mut own = registry(ClusterPage(sources.clone()));
         sources.statistics.meters.register(&mut own);
@@ -125,7 +125,7 @@ impl Metrics {
         Self { replica: sources.replica.clone(), pages, turn: Mutex::default() }
     }
 
-    /// Answers until the controller stops.
+    /// Serves pages until the controller stops.
     pub(crate) async fn serve(self, listener: TcpListener, stop: Stop) {
         let (metrics, room) = (Arc::new(self), Arc::new(Semaphore::new(CONNECTIONS)));
         loop {

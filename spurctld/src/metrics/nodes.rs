@@ -1,4 +1,4 @@
-//! What metrics need to know of the nodes, taken from the replica a few nodes at a time.
+//! The facts about nodes for metrics, read from the replica a few nodes at a time.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use super::Sources;
 use crate::clock;
 use crate::planner::Outlooks;
 
-/// Nodes looked at while the replica is held.
+/// Number of nodes that are read while the replica is locked.
 const PAGE: usize = 512;
 
-/// What a node is, so that each counts once: Slurm's base states.
+/// Slurm's base states, of which each node has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Base {
     Allocated,
@@ -26,7 +26,7 @@ pub(super) enum Base {
     Unknown,
 }
 
-/// What else it is, with the names of Slurm's metrics: for the cluster, and for partitions.
+/// Slurm's further states, of which a node may have several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Mark {
@@ -45,7 +45,7 @@ pub(super) enum Mark {
     Reserved,
 }
 
-/// How much of something there is, and how much jobs have.
+/// An amount: the total, and the part that jobs hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Amount {
     pub(super) total: u64,
@@ -74,15 +74,15 @@ pub(super) struct Row {
     /// CPUs that are kept for the system.
     pub(super) specialized_cpus: u64,
     pub(super) gpus: Amount,
-    /// Memory that jobs can have, MiB.
+    /// Memory that jobs can have, in MiB.
     pub(super) memory_mb: Amount,
-    /// Memory that is kept for the system, MiB.
+    /// Memory that is kept for the system, in MiB.
     pub(super) specialized_memory_mb: u64,
-    /// Memory that processes could get, MiB, as the node last reported it.
+    /// Memory available to processes in MiB, in the node's last heartbeat.
     pub(super) free_memory_mb: Option<u64>,
 }
 
-/// What a node means to its domains, as `sinfo --topology` counts them.
+/// The state of a node in the counts of its domains, as `sinfo --topology` shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Free,
@@ -136,13 +136,13 @@ impl Row {
         self.marks |= u32::from(set) << mark as u8;
     }
 
-    /// Whether a node has a mark.
+    /// True if the node has this state.
     pub(super) fn has(&self, mark: Mark) -> bool {
         self.marks & 1 << mark as u8 != 0
     }
 }
 
-/// All configured nodes, by number.
+/// Returns all configured nodes, by number.
 pub(super) fn rows(sources: &Sources) -> Vec<Row> {
     let outlooks = sources.overlay.read();
     let mut rows = Vec::new();
@@ -183,7 +183,7 @@ fn cpus(node: &Node) -> Amount {
     Amount { total, used }
 }
 
-/// A GPU that jobs share counts as used while somebody has a part of it.
+/// Returns the GPUs of a node; a shared GPU counts as used while a job has a part of it.
 fn gpus(shape: &NodeShape, node: &Node) -> Amount {
     let used = node.used.gres.iter().enumerate().filter(|(entry, _)| shape.gres[*entry].is_gpu());
     let used = used.map(|(entry, ids)| match shape.is_shared(entry) {

@@ -1,4 +1,4 @@
-//! Families of metrics, written with the label sets that their callers have at hand.
+//! Writers of metric families with the label sets of their callers.
 
 use std::fmt::Result;
 
@@ -6,19 +6,19 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, EncodeG
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 
-/// No exemplar goes with a counter here.
+/// Counters here have no exemplar.
 const NO_EXEMPLAR: Option<&Exemplar<[(&str, &str); 0], f64>> = None;
 
-/// The page that a scrape gets, as it is written.
+/// A page while it is written.
 pub(super) struct Page<'a>(pub(super) DescriptorEncoder<'a>);
 
 impl Page<'_> {
-    /// A gauge without labels.
+    /// Writes a gauge without labels.
     pub(super) fn gauge(&mut self, name: &str, help: &str, value: impl EncodeGaugeValue) -> Result {
         self.0.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
     }
 
-    /// A gauge for each label set.
+    /// Writes a gauge for each label set.
     pub(super) fn gauges<L: EncodeLabelSet, V: EncodeGaugeValue>(
         &mut self,
         name: &str,
@@ -32,7 +32,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// A counter without labels; `_total` is added to its name.
+    /// Writes a counter without labels; `_total` is added to its name.
     pub(super) fn counter(&mut self, name: &str, help: &str, value: impl EncodeCounterValue) -> Result {
         self.0.encode_descriptor(name, help, None, MetricType::Counter)?.encode_counter(&value, NO_EXEMPLAR)
     }

@@ -1,4 +1,4 @@
-//! What the controller's own process uses, under the names that Prometheus' client libraries have for it.
+//! Metrics of the controller's own process, under the names of Prometheus' client libraries.
 
 use std::fmt::Result;
 use std::fs;
@@ -12,7 +12,7 @@ use super::page::Page;
 /// The process' metrics, read from `/proc` at each scrape.
 #[derive(Debug)]
 pub(super) struct Process {
-    /// When the controller started, seconds since the Unix epoch.
+    /// Seconds since the Unix epoch at which the controller started.
     pub(super) started: i64,
 }
 
@@ -26,12 +26,12 @@ struct Usage {
 }
 
 impl Usage {
-    /// `None` where there is no `/proc`.
+    /// Reads the figures; `None` without `/proc`.
     fn read() -> Option<Self> {
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
-        // The name before it is in parentheses and may hold anything.
+        // The process name is in parentheses and may contain anything.
         let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split_whitespace().collect();
-        // As proc(5) numbers them, of which the first two are cut off.
+        // Fields by their numbers in proc(5), of which the first two are cut off.
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         let open_files = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
         Some(Self {

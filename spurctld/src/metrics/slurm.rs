@@ -1,6 +1,7 @@
-//! The pages of Slurm 25.11, under its names and with its meanings, so that boards that were made for it work. All of
-//! them are gauges. Names that count what Spur has not, such as jobs of a federation, are there with 0, because boards
-//! add them up; the table of Slurm's backfill (`slurm_bf_table_size`) is left out.
+//! The pages of Slurm 25.11, with its names and meanings, so that dashboards made for Slurm work.
+//!
+//! All metrics are gauges. Names of states that Spur lacks, such as jobs of a federation, are 0, because
+//! dashboards add them up. The size of Slurm's backfill table (`slurm_bf_table_size`) is left out.
 
 use std::fmt::Result;
 
@@ -15,13 +16,13 @@ use super::page::Page;
 use crate::clock;
 use crate::tally::{ByName, Counts, State, Tally};
 
-/// States of jobs that Slurm's metrics have and Spur's jobs are never in.
+/// States of jobs in Slurm's metrics that Spur's jobs never have.
 const NO_STATES: [&str; 7] =
     ["bootfail", "expediting", "fed_requeued", "resizing", "revoked", "signaling", "stageout"];
 /// Bytes of a MiB.
 const MIB: u64 = 1 << 20;
 
-/// The counts of jobs as they are at the moment of the scrape.
+/// Returns the counts of jobs at the moment of the scrape.
 fn tally(sources: &Sources) -> Tally {
     let cluster = sources.replica.read();
     let mut tally = sources.replica.tally();
@@ -63,7 +64,7 @@ enum Held {
     WithoutNodes,
 }
 
-/// Jobs by state and what they were given, for each label set.
+/// Writes jobs by state and their allocated resources, for each label set.
 fn jobs<L: Labels>(page: &mut Page<'_>, name: &str, held: Held, counts: &[(L, Counts)]) -> Result {
     let each =
         |count: fn(&Counts) -> u64| counts.iter().map(move |(labels, counts)| (*labels, count(counts)));
@@ -100,24 +101,24 @@ fn jobs<L: Labels>(page: &mut Page<'_>, name: &str, held: Held, counts: &[(L, Co
     }
 }
 
-/// A label set that is as good as a number to copy.
+/// A label set that is as cheap to copy as a number.
 trait Labels: prometheus_client::encoding::EncodeLabelSet + Copy {}
 
 impl<L: prometheus_client::encoding::EncodeLabelSet + Copy> Labels for L {}
 
-/// The names of states of nodes where the cluster's metrics and those of partitions differ.
+/// The set of names for states of nodes: Slurm's metrics of the cluster and of partitions differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Words {
     Cluster,
     Partition,
 }
 
-/// Whether a node is in a state.
+/// A test whether a node is in a state.
 type IsIn = fn(&Row) -> bool;
-/// A number of a node.
+/// A figure of a node.
 type Number = fn(&Row) -> u64;
 
-/// The states of nodes that Slurm's metrics count, with how to tell whether a node is in one.
+/// Returns the states of nodes in Slurm's metrics, each with its test.
 fn node_states(words: Words) -> Vec<(&'static str, IsIn)> {
     let (completing, silent, reboot) = match words {
         Words::Cluster => ("completing", "noresp", "reboot_req"),
@@ -295,7 +296,7 @@ fn partition_nodes(page: &mut Page<'_>, parts: &[Part<'_>]) -> Result {
     Ok(())
 }
 
-/// The page `/metrics/scheduler`: what `sdiag` shows.
+/// The page `/metrics/scheduler`, with the figures of `sdiag`.
 #[derive(Debug)]
 pub(super) struct SchedulerPage(pub(super) Sources);
 
@@ -391,7 +392,7 @@ fn backfill(figures: &GetStatisticsResponse) -> Vec<Figure> {
     ]
 }
 
-/// Passes that looked at all jobs that they were to look at.
+/// Returns the number of passes that considered all their jobs.
 fn whole(cycles: &Cycles) -> u64 {
     cycles.count.saturating_sub(cycles.truncated)
 }

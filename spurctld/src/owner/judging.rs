@@ -1,8 +1,8 @@
-//! Requests that the owner cannot judge in a moment: whether the cluster can ever hold what they ask for, and the nearest
-//! request that works, are searched for on threads of their own.
+//! Requests that take too long for the owner's thread: threads of their own search whether the cluster can
+//! ever hold a job, and for the nearest request that works.
 //!
-//! Each user has one such search at a time, so the owner and other users wait for none of them. The request then comes back
-//! to the owner with the verdicts.
+//! Each user has one such search at a time, so that neither the owner nor other users wait. The request then
+//! returns to the owner with its verdicts.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,31 +12,31 @@ use spur_core::sched::feasible::{Question, Verdict};
 
 use crate::inbox::Ask;
 
-/// Verdicts that rest on an older configuration count once a request has been searched for so often.
+/// Number of searches of a request after which verdicts count although the configuration has changed since.
 const ROUNDS: u32 = 3;
 
-/// A request with the questions that its answer depends on.
+/// A request with the questions on which its answer depends.
 pub(super) struct Undecided {
     pub(super) ask: Ask,
     questions: Vec<Question>,
 }
 
-/// Users who have a request under search, each with those that wait behind it.
+/// Users with a search under way, each with the requests that wait behind it.
 #[derive(Default)]
 pub(super) struct Judging {
     users: BTreeMap<u32, VecDeque<Undecided>>,
 }
 
-/// What the searches of one request have found so far.
+/// The results of the searches for one request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Judged {
-    /// The latest verdicts first.
+    /// The verdicts, latest first.
     pub(crate) verdicts: Vec<Verdict>,
     rounds: u32,
 }
 
 impl Judging {
-    /// Takes a request; returns it if its search can begin.
+    /// Queues a request; returns it if its search can begin.
     pub(super) fn put(&mut self, undecided: Undecided) -> Option<Undecided> {
         let uid = user(&undecided.ask);
         match self.users.get_mut(&uid) {
@@ -51,7 +51,7 @@ impl Judging {
         }
     }
 
-    /// Ends the search for a request; returns the next one of its user whose client still waits.
+    /// Ends the search for a request; returns the user's next request whose client still waits.
     pub(super) fn end(&mut self, ask: &Ask) -> Option<Undecided> {
         let uid = user(ask);
         let waiting = self.users.get_mut(&uid)?;
@@ -69,7 +69,7 @@ impl Undecided {
         Self { ask, questions }
     }
 
-    /// Searches for the answers. `None` after a panic, which the log has.
+    /// Searches for the verdicts. `None` after a panic, which the log shows.
     pub(super) fn search(self) -> (Ask, Option<Vec<Verdict>>) {
         let Self { ask, questions } = self;
         let answers = || questions.into_iter().map(Question::answer).collect();
@@ -78,24 +78,24 @@ impl Undecided {
 }
 
 impl Judged {
-    /// Adds what one search has found.
+    /// Adds the results of one search.
     pub(super) fn add(&mut self, verdicts: Vec<Verdict>) {
         self.verdicts.splice(0..0, verdicts);
         self.rounds += 1;
     }
 
-    /// Whether nothing was searched for yet.
+    /// True if no search was made yet.
     pub(super) fn is_first(&self) -> bool {
         self.rounds == 0
     }
 
-    /// Whether verdicts count although the configuration has changed since.
+    /// True if verdicts count although the configuration has changed since.
     pub(super) fn keeps_old(&self) -> bool {
         self.rounds >= ROUNDS
     }
 }
 
-/// Whether an input asks whether the cluster can ever hold something.
+/// True if the input asks whether the cluster can ever hold a job.
 pub(super) fn may_be_undecided(input: &Input) -> bool {
     matches!(input, Input::Command { command: Command::Submit(_) | Command::UpdateJob { .. }, .. })
 }

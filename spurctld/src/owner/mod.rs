@@ -1,9 +1,9 @@
-//! The owner: the one thread that decides, with the one cluster that is ahead of the journal.
+//! The owner: the one thread that decides, on the one cluster that is ahead of the journal.
 //!
-//! It takes what waits in the inbox, lets the core handle each input, hands the entries of all of them to the journal
-//! as one batch, and goes on with the next while that one syncs. It never waits for a disk unless the journal's own
-//! queue is full, and it lets nothing out: replies, refusals and effects go to the [`outbox`](crate::outbox), which
-//! holds them until what they depend on is durable.
+//! The owner takes messages from the inbox, lets the core handle each input, and passes the resulting entries
+//! to the journal as one batch. While a batch syncs, the owner handles the next. It waits for a disk only if
+//! the journal's own queue is full. It releases nothing itself: replies, refusals and effects go to the
+//! [`outbox`](crate::outbox), which holds them until everything they depend on is durable.
 
 mod judging;
 mod requests;
@@ -35,10 +35,10 @@ use judging::{Judging, Undecided, may_be_undecided};
 use requests::{Met, Requests};
 use steps::WaitingSteps;
 
-/// Messages handled before their entries are handed to the journal. Those that come meanwhile go into the next batch.
+/// Largest number of messages whose entries form one batch. Later messages go into the next batch.
 const BATCH: usize = 128;
 
-/// Decides. See the module.
+/// The owner, see the [module](self).
 pub(crate) struct Owner {
     pub(crate) cluster: Cluster,
     pub(crate) journal: Journal,
@@ -52,7 +52,7 @@ pub(crate) struct Owner {
     pub(crate) runtime: tokio::runtime::Handle,
 }
 
-/// What is on its way to the journal and, behind it, to the world.
+/// A batch for the journal, and the results that wait for its commit.
 #[derive(Default)]
 struct Bundle {
     batch: store::Batch,
@@ -64,10 +64,10 @@ struct Work {
     requests: Requests,
     waiting: WaitingSteps,
     judging: Judging,
-    /// Jobs whose waiting steps should be tried again.
+    /// Jobs whose waiting step requests should be tried again.
     changed: Vec<JobId>,
     bundle: Bundle,
-    /// Wakeups handled so far.
+    /// Number of wakeups handled so far.
     woken: u64,
 }
 
@@ -75,7 +75,7 @@ impl Owner {
     /// Works until it is told to stop.
     ///
     /// # Errors
-    /// When the journal takes no more: the process must end.
+    /// Fails if the journal takes no more batches: the process must then end.
     pub(crate) fn run(self, mut messages: mpsc::Receiver<Message>) -> Result<(), StoreError> {
         let mut work = Work {
             owner: self,
@@ -107,12 +107,12 @@ impl Owner {
 }
 
 impl Work {
-    /// The entries written and the dependencies looked at so far.
+    /// Returns the number of entries written and dependencies checked so far.
     fn items(&self) -> u64 {
         self.owner.cluster.seq() + self.owner.cluster.settled()
     }
 
-    /// Handles a message; says whether it was the last.
+    /// Handles a message, and returns true if it was the last.
     fn take(&mut self, message: Message) -> bool {
         match message {
             Message::Ask(ask) => match self.lacks(&ask.input) {
@@ -182,12 +182,12 @@ impl Work {
         }
     }
 
-    /// A request after the journal was asked for it.
+    /// Handles a request after its look-up in the journal.
     fn known_or_new(&mut self, ask: Ask, found: Option<&store::Request>) {
         let uid = ask.request().map(|(_, uid)| uid);
         match found {
             None => match ask.request().and_then(|(id, uid)| self.requests.served(id, uid)) {
-                // One that waited for the same look-up has served it by now.
+                // Another request of the same id, which waited for the same look-up, has been handled.
                 Some(answer) => self.hold_answer(ask, Ok(answer)),
                 None => self.perform(ask),
             },
@@ -204,7 +204,7 @@ impl Work {
         }
     }
 
-    /// Has questions answered that a request depends on, outside this thread.
+    /// Searches for the verdicts of a request, outside this thread.
     fn judge(&self, undecided: Undecided) {
         let inbox = self.owner.inbox.clone();
         self.owner.runtime.spawn_blocking(move || {
@@ -213,7 +213,8 @@ impl Work {
         });
     }
 
-    /// A request comes back with what was found of it. Its client may have repeated it meanwhile, and been served.
+    /// Handles a request that returns with its verdicts; its client may have repeated it meanwhile and been
+    /// answered.
     fn judged(&mut self, mut ask: Ask, verdicts: Option<Vec<Verdict>>) {
         if let Some(next) = self.judging.end(&ask) {
             self.judge(next);
@@ -224,7 +225,7 @@ impl Work {
         self.meet(ask);
     }
 
-    /// Lets the core handle an input, and holds what comes of it.
+    /// Lets the core handle an input, and holds the results.
     fn perform(&mut self, mut ask: Ask) {
         let now = clock::now(&self.owner.cluster);
         let job = self.owner.cluster.next_job();
@@ -233,7 +234,7 @@ impl Work {
         let request = ask.request();
         let woken = matches!(ask.input, Input::Wakeup { .. });
         let epoch = self.owner.journal.epoch();
-        // A request that comes back has taken what it needs of the disk.
+        // A request that returns has reserved its disk space already.
         if ask.judged.is_first()
             && let Err(no_space) = self.take_disk_space(&ask)
         {
@@ -287,7 +288,7 @@ impl Work {
         self.hold(reply, answer.map_err(Refused::Rejected));
     }
 
-    /// Takes what a submission needs of the disk.
+    /// Reserves the disk space of a submission.
     fn take_disk_space(&mut self, ask: &Ask) -> Result<(), NoSpace> {
         let Input::Command { caller, command: Command::Submit(_), .. } = &ask.input else {
             return Ok(());
@@ -297,8 +298,8 @@ impl Work {
         self.owner.disk_space.take(&self.owner.cluster, committed, caller, bytes)
     }
 
-    /// What the core makes of an input. One that it fails at without having changed anything is refused; otherwise the state
-    /// is not to be trusted any more, and the process ends.
+    /// Lets the core decide on an input. `None` if the core panicked without a change; after a panic with a
+    /// change the state cannot be trusted, and the process ends.
     fn decide(
         &mut self,
         epoch: u64,
@@ -328,7 +329,7 @@ impl Work {
 
     fn journal(&mut self, entry: Arc<Entry>) {
         if let Event::JobsForgotten { jobs, arrays } = &entry.event {
-            // All tasks of an array have the script of the record that was submitted.
+            // All tasks of an array share the script of the submitted record.
             let jobs = jobs.iter().filter(|job| self.owner.cluster.jobs().array(**job).is_none());
             let over = jobs.filter(|job| !arrays.contains(job)).chain(arrays);
             let blobs = over.flat_map(|job| blobs::all_of(*job));
@@ -357,7 +358,7 @@ impl Work {
         }
     }
 
-    /// Hands over what was gathered, and sets the alarm for what time alone will bring.
+    /// Hands over the gathered batch, and sets the alarm for the next wakeup.
     fn flush(&mut self) -> Result<(), StoreError> {
         let Bundle { batch, held } = std::mem::take(&mut self.bundle);
         let commit = match batch.is_empty() {
@@ -382,7 +383,7 @@ impl Work {
     }
 }
 
-/// The name of a job that is submitted.
+/// Returns the name of a submitted job, in debug builds.
 fn name_of(input: &Input) -> Option<Arc<str>> {
     match input {
         Input::Command { command: Command::Submit(submission), .. } if cfg!(debug_assertions) => {
@@ -392,7 +393,7 @@ fn name_of(input: &Input) -> Option<Arc<str>> {
     }
 }
 
-/// The blob of a submission is numbered by the number its job will get.
+/// Numbers the blob of a submission after the job that it will become.
 fn number_blob(ask: &mut Ask, job: JobId) {
     if let Input::Command { command: Command::Submit(submission), .. } = &mut ask.input
         && let Some(batch) = &mut submission.spec.batch
@@ -401,7 +402,7 @@ fn number_blob(ask: &mut Ask, job: JobId) {
     }
 }
 
-/// The operator that the daemon itself is.
+/// Returns the daemon itself as an operator.
 pub(crate) fn daemon() -> spur_core::model::caller::Caller {
     let owner = spur_core::model::caller::Owner {
         uid: rustix::process::geteuid().as_raw(),
@@ -412,7 +413,7 @@ pub(crate) fn daemon() -> spur_core::model::caller::Caller {
     spur_core::model::caller::Caller::new(Arc::new(owner), Arc::default(), true)
 }
 
-/// Puts a policy in force before anybody is served.
+/// Puts a policy in force before any client is served.
 ///
 /// # Errors
 /// The core's refusal.

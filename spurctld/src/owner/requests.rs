@@ -1,7 +1,7 @@
-//! Requests that were served and may be asked for again.
+//! Requests that were handled and may be repeated.
 //!
-//! What is durable the journal remembers; what is not yet is remembered here. A request that says it may have been
-//! made before, and is not known here, is looked up in the journal; while it is, others of the same name wait.
+//! The journal remembers durable requests; the others are remembered here. A request that may be a repetition
+//! and is not known here is looked up in the journal; requests with the same id wait meanwhile.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,14 +10,14 @@ use spur_core::id::RequestId;
 use crate::answer::Answer;
 use crate::inbox::Ask;
 
-/// See the module.
+/// The requests, see the [module](self).
 #[derive(Default)]
 pub(super) struct Requests {
-    /// Served, and perhaps not durable yet.
+    /// Handled requests that may not be durable yet.
     served: HashMap<RequestId, Served>,
-    /// In the order of their entries.
+    /// Handled requests in the order of their entries.
     order: VecDeque<(u64, RequestId)>,
-    /// Being looked up, and who waits for that.
+    /// Requests under look-up, each with those that wait for it.
     wanted: HashMap<RequestId, Vec<Ask>>,
 }
 
@@ -26,23 +26,23 @@ struct Served {
     answer: Answer,
 }
 
-/// What is known of a request that has just come.
+/// The state of a request that has just come.
 #[derive(Debug, PartialEq)]
 pub(super) enum Met {
-    /// It has not been made before.
+    /// The request is new.
     New,
-    /// It was answered so.
+    /// The request was handled, with this answer.
     Served(Answer),
-    /// Somebody else made it.
+    /// Another user made the request.
     Foreign,
-    /// The journal is being asked.
+    /// The request is being looked up in the journal.
     BeingLookedUp,
-    /// The journal should be asked.
+    /// The request has to be looked up in the journal.
     Unknown,
 }
 
 impl Requests {
-    /// What is known of a request; `committed` is the last durable entry.
+    /// Returns the state of a request; `committed` is the last durable entry.
     pub(super) fn meet(&mut self, id: RequestId, uid: u32, retry: bool, committed: u64) -> Met {
         if self.wanted.contains_key(&id) {
             return Met::BeingLookedUp;
@@ -53,7 +53,8 @@ impl Requests {
             None if retry => Met::Unknown,
             None => Met::New,
         };
-        // Only after the look above: what is not here now is durable, and the journal knows it.
+        // Only after the look-up above: requests that are removed here are durable, so that the journal has
+        // them.
         while self.order.front().is_some_and(|(seq, _)| *seq <= committed) {
             if let Some((_, id)) = self.order.pop_front() {
                 self.served.remove(&id);
@@ -62,23 +63,23 @@ impl Requests {
         met
     }
 
-    /// The answer a request got a moment ago.
+    /// Returns the answer of a request that was handled a moment ago.
     pub(super) fn served(&self, id: RequestId, uid: u32) -> Option<Answer> {
         self.served.get(&id).filter(|served| served.uid == uid).map(|served| served.answer.clone())
     }
 
-    /// Remembers an answer until its entries, the last of which is `seq`, are durable.
+    /// Remembers an answer until its last entry, `seq`, is durable.
     pub(super) fn serve(&mut self, id: RequestId, uid: u32, seq: u64, answer: Answer) {
         self.served.insert(id, Served { uid, answer });
         self.order.push_back((seq, id));
     }
 
-    /// Lets a request wait for what the journal knows.
+    /// Lets a request wait for the journal's look-up.
     pub(super) fn wait(&mut self, id: RequestId, ask: Ask) {
         self.wanted.entry(id).or_default().push(ask);
     }
 
-    /// Those who waited for what the journal knows.
+    /// Returns the requests that waited for the journal's look-up.
     pub(super) fn looked_up(&mut self, id: RequestId) -> Vec<Ask> {
         self.wanted.remove(&id).unwrap_or_default()
     }

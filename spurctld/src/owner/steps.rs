@@ -6,14 +6,14 @@ use spur_core::id::JobId;
 
 use crate::inbox::Ask;
 
-/// Requests by job, in the order in which they came.
+/// Waiting requests by job, in the order of their arrival.
 #[derive(Default)]
 pub(super) struct WaitingSteps {
     jobs: BTreeMap<JobId, Vec<Ask>>,
 }
 
 impl WaitingSteps {
-    /// Lets a request wait. One that was made before and whose client asks again takes its own place.
+    /// Lets a request wait. A repetition takes the place of the earlier request.
     pub(super) fn park(&mut self, ask: Ask) {
         let Some(job) = ask.step_of() else { return };
         let waiting = self.jobs.entry(job).or_default();
@@ -22,7 +22,7 @@ impl WaitingSteps {
         waiting.push(ask);
     }
 
-    /// Takes those out that wait for a job and whose clients are still there.
+    /// Takes the requests that wait for a job and whose clients are still there.
     pub(super) fn take(&mut self, job: JobId) -> Vec<Ask> {
         let mut waiting = self.jobs.remove(&job).unwrap_or_default();
         waiting.retain(|ask| !ask.is_given_up());

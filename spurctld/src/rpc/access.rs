@@ -1,5 +1,5 @@
-//! Who is asking: every call's token and protocol version, looked at before anything else. A node's token is good only
-//! together with the key of that node, which its connection has proved.
+//! Authentication of calls: token and protocol version are checked before anything else. A node's token is
+//! valid only together with the node's key, which its connection has proved.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,61 +15,61 @@ use tonic::{Code, Request, Status};
 
 use crate::clock;
 
-/// Tokens that are remembered at most; a client uses each of its own for minutes.
+/// Largest number of remembered tokens; a client uses each of its own for minutes.
 const REMEMBERED: usize = 4096;
 
-/// Looks at every call. Clones share what they remember.
+/// Checks every call. Clones share the remembered tokens.
 #[derive(Clone)]
 pub(crate) struct Gate {
     keyring: Option<Keyring>,
-    /// Whether it is the nodes' gate; people go through another one.
+    /// True for the gate of nodes, false for that of users.
     for_nodes: bool,
-    /// The user the controller runs as.
+    /// User ID of the controller's process.
     own_uid: u32,
-    /// Tokens that have been looked at and found good. Jobs of one token share their owner, too.
+    /// Tokens that were checked and found valid. Jobs submitted with one token share their owner, too.
     known: Arc<Mutex<Tokens>>,
-    /// Tells of calls that are refused.
+    /// Limits the log lines about refused calls.
     refused: Arc<Complaint>,
 }
 
-/// Good tokens.
+/// Valid tokens.
 #[derive(Default)]
 struct Tokens {
-    /// By which keys they were found good.
+    /// The keys with which the tokens were checked.
     by: Option<Arc<ClusterKeys>>,
     owners: HashMap<Box<str>, Known>,
 }
 
-/// Whose a good token is.
+/// The content of a valid token.
 #[derive(Clone)]
 struct Known {
     identified: Identified,
-    /// Until when it is good.
+    /// Seconds since the Unix epoch at which the token expires.
     expires: i64,
-    /// Of which keys the connection must have proved one; none for a person.
+    /// Keys of which the connection must have proved one; empty for a user.
     keys: Arc<[PublicKey]>,
 }
 
-/// Who a call comes from. An extension of every request.
+/// The caller of a request, as an extension of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Identified {
     /// The user.
     pub(crate) caller: Caller,
-    /// The node whose daemon it is; empty for a person.
+    /// The node whose daemon calls; empty for a user.
     node: Arc<str>,
-    /// Whether that was proved.
+    /// True if the identity was proved, false in a cluster without keys.
     proved: bool,
 }
 
 impl Identified {
-    /// Whether the call may speak for a node.
+    /// True if the call may speak for a node.
     pub(crate) fn may_be(&self, node: &str) -> bool {
         *self.node == *node || (!self.proved && self.node.is_empty())
     }
 }
 
 impl Gate {
-    /// A gate for commands; without keys, whoever connects is believed.
+    /// Returns the gate of commands; without keys, every token is accepted.
     pub(crate) fn for_people(keyring: Option<Keyring>) -> Self {
         Self {
             keyring,
@@ -80,7 +80,7 @@ impl Gate {
         }
     }
 
-    /// The same for nodes.
+    /// Returns the gate of nodes; without keys, every token is accepted.
     pub(crate) fn for_nodes(keyring: Option<Keyring>) -> Self {
         Self { for_nodes: true, ..Self::for_people(keyring) }
     }
@@ -107,7 +107,7 @@ impl Gate {
         Ok(known.identified)
     }
 
-    /// Says in the log that a call was refused because of who makes it, and nothing of what it showed.
+    /// Logs that a call was refused for its caller's identity, without the presented token.
     fn tell(&self, request: &Request<()>, status: &Status) {
         if !matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied) {
             return;
@@ -117,7 +117,7 @@ impl Gate {
         self.refused.tell(|more| tracing::warn!(from, more, "a call was refused: {why}"));
     }
 
-    /// What a token says; one that was looked at before is remembered.
+    /// Returns the content of a token; tokens that were checked before are remembered.
     fn known(&self, token: &str) -> Result<Known, Status> {
         let now = clock::wall().0;
         let keys = self.keyring.as_ref().map(Keyring::now);
@@ -145,7 +145,7 @@ impl Gate {
 
     fn look_at(&self, keys: Option<&ClusterKeys>, token: &str, now: i64) -> Result<Known, AuthError> {
         let claims = match keys {
-            // A node proves with each connection that it is there now. A clock that is wrong must not keep it out.
+            // A node proves its presence with each connection, and a wrong clock must not keep the node out.
             Some(keys) if self.for_nodes => keys.verify(token, i64::MIN),
             Some(keys) => keys.verify(token, now),
             None => auth::read_unverified(token, now),
@@ -181,10 +181,10 @@ impl Interceptor for Gate {
     }
 }
 
-/// Who a request comes from.
+/// Returns the caller of a request.
 ///
 /// # Errors
-/// A request that did not pass the gate.
+/// Fails if the request did not pass the gate.
 pub(crate) fn caller_of<T>(request: &Request<T>) -> Result<Caller, Status> {
     let identified = request.extensions().get::<Identified>();
     identified
@@ -268,7 +268,7 @@ mod tests {
         gate.identify(&call(&token)).unwrap();
         let expired = clock::wall().0;
         gate.known.lock().unwrap().owners.values_mut().for_each(|known| known.expires = expired);
-        // What is remembered is not believed any more; the token itself says that it is good.
+        // The remembered entry has expired, but the token itself is still valid.
         gate.identify(&call(&token)).unwrap();
         assert!(gate.known.lock().unwrap().owners.values().all(|known| known.expires > expired));
         let old = auth::unsigned(&claims(1000, expired));

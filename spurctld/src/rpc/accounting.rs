@@ -1,4 +1,4 @@
-//! Finished and running jobs from accounting, page by page, and the end of those that are runaway.
+//! Lists of finished and running jobs from accounting, page by page, and the closing of runaway jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,26 +24,26 @@ use crate::archive::step_label;
 use crate::store::StoreError;
 use crate::store::accounting::{Closing, JobRow, Page, Query, StepRow};
 
-/// The state of jobs whose time stands still.
+/// The state of jobs whose time does not run.
 const SUSPENDED: &str = "SUSPENDED";
 /// The state of jobs whose priority changes.
 const PENDING: &str = "PENDING";
-/// Names and numbers that one statement can hold, a job's number three times.
+/// Largest number of names and job numbers in one statement, where a job number counts three times.
 const MOST_NAMES: usize = 30_000;
-/// Runs whose steps are read at once.
+/// Number of runs whose steps are read at once.
 const RUNS_AT_ONCE: usize = 64;
-/// Runs whose nodes are compared with those asked for at once.
+/// Number of runs whose nodes are compared with the requested ones at once.
 const LISTS_AT_ONCE: usize = 8;
 /// Pages made ahead of a slow reader.
 const AHEAD: usize = 2;
 
-/// What is shown of the rows that fit.
+/// The selection among the rows that the query returns.
 struct Shown {
-    /// Steps as well.
+    /// True if steps are included.
     steps: bool,
-    /// Only of runs on one of these hosts.
+    /// Only runs on one of these hosts.
     hosts: Option<BTreeSet<String>>,
-    /// Only of runs that are runaway.
+    /// True for runaway runs only.
     runaway: bool,
     /// What the caller sees.
     sight: Sight,
@@ -61,7 +61,7 @@ impl Shown {
 }
 
 impl Desk {
-    /// Rows that a request means; the caller's own unless it asks for others'.
+    /// Lists the rows that a request selects: the caller's own, unless the request asks for those of others.
     pub(super) fn account(
         &self,
         caller: &Caller,
@@ -100,7 +100,7 @@ impl Desk {
                     Ok(Some(last)) => query.after = Some(last),
                     Ok(None) => return,
                     Err(error) => {
-                        // A reader that is gone need not be told.
+                        // A reader that is gone needs no answer.
                         let _ = pages.send(Err(Status::internal(error.to_string()))).await;
                         return;
                     }
@@ -110,7 +110,7 @@ impl Desk {
         Ok(Box::pin(ReceiverStream::new(outgoing)))
     }
 
-    /// Sends a page of rows; says where it ended unless it is the last.
+    /// Sends a page of rows; returns the key of its last row unless it is the last page.
     async fn page(
         &self,
         caller: &Caller,
@@ -135,7 +135,7 @@ impl Desk {
         }
         let mut jobs = fitting.into_iter().peekable();
         while jobs.peek().is_some() {
-            // A job may have many steps, each of which repeats what is said of the job.
+            // A job may have many steps, each of which repeats the columns of the job.
             let some = jobs.by_ref().take(RUNS_AT_ONCE).collect();
             let rows = self.rows(caller, some, shown.steps).await?;
             for rows in parts(rows) {
@@ -147,7 +147,7 @@ impl Desk {
         Ok(last)
     }
 
-    /// Those of some runs without an end that neither the controller nor a node knows.
+    /// Returns those runs without an end that neither the controller nor a node knows.
     async fn runaway(&self, mut runs: Vec<JobRow>) -> Result<Vec<JobRow>, StoreError> {
         let seq = {
             let cluster = self.replica.read();
@@ -175,7 +175,7 @@ impl Desk {
         }
     }
 
-    /// Ends runs that are runaway; others stay as they are.
+    /// Closes runaway runs; other runs stay as they are.
     pub(super) async fn fix_runaway(
         &self,
         caller: &Caller,
@@ -191,7 +191,7 @@ impl Desk {
         });
         let failed = |error: StoreError| Status::internal(error.to_string());
         let runs = self.runaway(named.collect()).await.map_err(failed)?;
-        // As with Slurm: a run ends with the last thing that is known of it.
+        // As with Slurm, a run ends with the last event that is known of it.
         let closing = |run: &JobRow| Closing {
             job_id: run.job_id,
             restarts: run.restarts,
@@ -204,7 +204,7 @@ impl Desk {
         Ok(v1::FixRunawayJobsResponse { fixed: u32::try_from(fixed).unwrap_or(u32::MAX) })
     }
 
-    /// What is said of some runs and of their steps.
+    /// Makes the rows of some runs and of their steps.
     async fn rows(
         &self,
         caller: &Caller,
@@ -221,7 +221,7 @@ impl Desk {
         for job in jobs {
             let run = by_run.remove(&(job.job_id, job.restarts)).unwrap_or_default();
             let mut row = job_row(job);
-            // A job has used what its steps have.
+            // The usage of a job is that of its steps.
             row.user_cpu_us = run.iter().map(|step| u64::try_from(step.user_cpu_us).unwrap_or(0)).sum();
             row.system_cpu_us = run.iter().map(|step| u64::try_from(step.system_cpu_us).unwrap_or(0)).sum();
             let of_steps = run.into_iter().filter(|_| steps).map(|step| step_row(&row, step));
@@ -239,7 +239,7 @@ impl Desk {
 }
 
 impl Desk {
-    /// What is written of a job that is suspended knows of the suspensions before.
+    /// Adds the present suspension to the rows of a suspended job, which contain earlier suspensions only.
     fn stand_still(&self, rows: &mut [v1::AccountingRow]) {
         let Some(id) = rows.first().map(|job| JobId(job.job_id)) else { return };
         let (now, pauses) = {
@@ -253,7 +253,7 @@ impl Desk {
         }
     }
 
-    /// The priority of a job that waits changes with time; what is written is what was asked for.
+    /// Computes the present priority of pending jobs, whose rows contain the requested one only.
     fn prioritise(&self, rows: &mut [v1::AccountingRow]) {
         let cluster = self.replica.read();
         for row in rows.iter_mut().filter(|row| row.priority == 0) {
@@ -280,7 +280,7 @@ fn ran_on(job: &JobRow, hosts: Option<&BTreeSet<String>>) -> bool {
     job.node_list.parse::<HostList>().is_ok_and(|list| list.iter().any(|name| hosts.contains(&name)))
 }
 
-/// The query for a request that comes at `now`, in seconds.
+/// Returns the query for a request that comes at `now`, in seconds.
 fn query(caller: &Caller, now: i64, request: v1::ListAccountingRequest) -> Result<Query, Status> {
     let ids = request.job_ids.iter().map(|written| {
         let problem = |_| BadField::new("--jobs", format!("`{written}` is not the number of a job"));
@@ -315,7 +315,7 @@ fn query(caller: &Caller, now: i64, request: v1::ListAccountingRequest) -> Resul
         names: request.names,
         states: request.states.iter().map(|state| state.to_ascii_uppercase()).collect(),
         not_before: request.start,
-        // As with Slurm, what is not eligible yet is not in any time.
+        // As with Slurm, a job that is not eligible yet matches no period.
         before: request.end.or(request.start.map(|_| now + 1)),
         open: request.runaway,
         ..Query::default()
@@ -340,7 +340,7 @@ fn job_row(job: JobRow) -> v1::AccountingRow {
         derived_exit_code: job.derived_exit_code,
         derived_exit_signal: job.derived_exit_signal,
         submit_time: job.submitted,
-        // What has started and was never told to wait was eligible at once.
+        // A job that has started without a recorded wait was eligible at once.
         eligible_time: job.eligible.or(job.started.map(|_| job.submitted)),
         start_time: job.started,
         end_time: job.ended,

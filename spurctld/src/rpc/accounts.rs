@@ -1,4 +1,4 @@
-//! The policy tree: what is asked to be changed of it, and what is shown of it to whom.
+//! Changes of the policy tree, and lists of the parts that a caller may see.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::answer::Answer;
 use crate::clock;
 
 impl Desk {
-    /// Changes the tree, or tells what a change would do.
+    /// Changes the tree, or describes the effect of a change.
     pub(super) async fn change_policy_tree(
         &self,
         caller: Caller,
@@ -39,7 +39,7 @@ impl Desk {
         }
     }
 
-    /// The part of the tree that is asked for and that the caller may see.
+    /// Lists the requested part of the tree, as far as the caller may see it.
     pub(super) fn policy_tree(
         &self,
         caller: &Caller,

@@ -1,4 +1,4 @@
-//! What operators ask: nodes, partitions, the configuration, the end.
+//! Requests of operators: nodes, partitions, reservations, the configuration, the end of the controller.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ const FOLLOWED: Duration = Duration::from_secs(3);
 /// The wait before standbys are looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// How long the daemons of nodes that are told to end are waited for.
+/// Longest wait for the daemons of nodes to end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 const NODE_STATES: [(&str, NodeStateChange); 10] = [
@@ -42,14 +42,14 @@ const NODE_STATES: [(&str, NodeStateChange); 10] = [
     ("POWER_UP", NodeStateChange::PowerUp),
 ];
 
-/// Who runs this process, as Slurm writes it: `root(0)`.
+/// The user of this process, as Slurm writes it: `root(0)`.
 static OWN_USER: LazyLock<String> = LazyLock::new(|| {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     format!("{}({uid})", identity::person(uid, gid).user)
 });
 
 impl Desk {
-    /// Who answers here.
+    /// Describes this controller.
     pub(super) fn describe(&self) -> v1::PingResponse {
         let cluster = self.replica.read();
         let (debug_level, debug_flags) = log::in_force();
@@ -174,7 +174,7 @@ impl Desk {
         Ok(v1::DeleteNodesResponse {})
     }
 
-    /// What there is to count, and begins anew if that is asked for.
+    /// Returns the figures, and resets them on request.
     pub(super) fn figures(
         &self,
         caller: &Caller,
@@ -190,7 +190,7 @@ impl Desk {
         Ok(figures)
     }
 
-    /// Logs more or less, until the controller starts again.
+    /// Changes the level of the log, until the controller is restarted.
     pub(super) fn log_more(
         caller: &Caller,
         request: &v1::SetDebugRequest,
@@ -300,12 +300,12 @@ impl Desk {
     }
 }
 
-/// Keys and values of what is created or changed.
+/// Converts keys and values of a request.
 fn pairs(settings: Vec<v1::KeyValue>) -> Vec<(Arc<str>, Arc<str>)> {
     settings.into_iter().map(|setting| (setting.key.into(), setting.value.into())).collect()
 }
 
-/// Every node that the configuration has.
+/// Returns the names of all configured nodes.
 fn all_nodes(cluster: &Cluster) -> Vec<Arc<str>> {
     let configured = cluster.nodes().iter().filter(|node| node.configured);
     configured.map(|node| Arc::clone(node.name())).collect()

@@ -1,4 +1,4 @@
-//! Allocations that commands hold: `srun` and `salloc` follow theirs, and say when they have ended.
+//! Allocations that commands hold: `srun` and `salloc` follow theirs, and report their own end.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,7 +14,7 @@ use tonic::Status;
 use super::{Desk, Listing, Name};
 use crate::holders::Hold;
 
-/// What is heard of an allocation, which is held until nobody listens any more.
+/// The news of an allocation, which is held until the stream is dropped.
 struct Held<S> {
     news: S,
     hold: Hold,
@@ -33,7 +33,7 @@ impl<S: Stream<Item = Result<v1::HoldAllocationResponse, Status>> + Unpin> Strea
 }
 
 impl Desk {
-    /// The job now, and again whenever something changes, until it has ended; while somebody reads this, the job is held.
+    /// Streams a job and its changes until the job has ended; while the stream is read, the job is held.
     pub(super) fn hold_allocation_of(
         &self,
         caller: &Caller,
@@ -60,7 +60,7 @@ impl Desk {
         Ok(Box::pin(Held { news, hold }))
     }
 
-    /// What programs in a job find in their environment; nothing before it has started.
+    /// Returns the variables for programs in a job; empty before the job has started.
     fn variables(&self, id: JobId) -> Vec<v1::KeyValue> {
         let cluster = self.replica.read();
         let variables = cluster.job(id).map(|job| environment::of_job(&cluster, job));

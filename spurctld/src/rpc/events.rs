@@ -1,4 +1,4 @@
-//! When and why nodes were out of service, page by page.
+//! Lists of the times during which nodes were out of service, page by page.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ const AHEAD: usize = 2;
 type Pages = mpsc::Sender<Result<v1::ListNodeEventsResponse, Status>>;
 
 impl Desk {
-    /// The events that a request means. Where `private_data` hides events, operators alone see them.
+    /// Lists the events that a request selects. Where `private_data` hides events, only operators see them.
     pub(super) fn node_events(
         &self,
         caller: &Caller,
@@ -45,14 +45,14 @@ impl Desk {
         tokio::spawn(async move {
             desk.accounts.reach(seen).await;
             if let Err(error) = desk.send_events(query, nodes.as_ref(), &pages).await {
-                // A reader that is gone need not be told.
+                // A reader that is gone needs no answer.
                 let _ = pages.send(Err(Status::internal(error.to_string()))).await;
             }
         });
         Ok(Box::pin(ReceiverStream::new(outgoing)))
     }
 
-    /// Sends all pages, as long as somebody reads them.
+    /// Sends all pages, as long as they are read.
     async fn send_events(
         &self,
         mut query: EventQuery,

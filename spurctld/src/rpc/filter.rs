@@ -1,4 +1,4 @@
-//! Which jobs, nodes and names a request means.
+//! Selection of jobs, nodes and names by requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use spur_proto::convert::{BadField, reject};
 use spur_proto::v1;
 use tonic::Status;
 
-/// A [`v1::JobFilter`], read.
+/// A [`v1::JobFilter`], parsed.
 pub(super) struct Filter {
     /// Records, in ascending order; `None` for all.
     pub(super) ids: Option<BTreeSet<JobId>>,
@@ -31,7 +31,7 @@ pub(super) struct Filter {
     qos: Names,
     nodes: Option<BTreeSet<NodeId>>,
     reservations: Names,
-    /// Partitions that listings leave out, if they are to be left out.
+    /// Partitions that the list leaves out; empty if it leaves out none.
     hidden: BTreeSet<Arc<str>>,
     wckeys: Names,
 }
@@ -59,7 +59,8 @@ enum States {
     These(BTreeSet<&'static str>),
 }
 
-/// Slurm's states that no job of this release enters, with their short names: who asks for them is shown nothing.
+/// Slurm's further states, with their short names. A filter may name any of them, although no job enters some
+/// of them.
 const NEVER_ENTERED: [(&str, &str); 17] = [
     ("BOOT_FAIL", "BF"),
     ("CONFIGURING", "CF"),
@@ -80,13 +81,13 @@ const NEVER_ENTERED: [(&str, &str); 17] = [
     ("SUSPENDED", "S"),
 ];
 
-/// The long names of the states that jobs have, and the short ones.
+/// Returns long and short names of the common states.
 fn entered() -> impl Iterator<Item = (&'static str, &'static str)> {
     let open = [("PENDING", "PD"), ("RUNNING", "R"), ("COMPLETING", "CG")];
     open.into_iter().chain(EndState::ALL.into_iter().map(|end| (end.name(), end.code())))
 }
 
-/// A state's long name, by either of its names.
+/// Returns a state's long name, by either of its names.
 fn state_named(name: &str) -> Result<&'static str, BadField> {
     let same =
         |(long, short): &(&str, &str)| long.eq_ignore_ascii_case(name) || short.eq_ignore_ascii_case(name);
@@ -97,10 +98,10 @@ fn state_named(name: &str) -> Result<&'static str, BadField> {
     })
 }
 
-/// A job, an array or tasks of one as a user writes them.
+/// Parses a job, an array or tasks of one as users write them.
 ///
 /// # Errors
-/// What names no job, or a part of one that this release has not.
+/// Fails if the text is malformed, or if there is no such component of a het job.
 pub(super) fn reference(cluster: &Cluster, written: &str) -> Result<JobRef<JobId>, Reject> {
     let reference: JobRef<JobId> = written.parse().map_err(|_| Reject::InvalidJobId)?;
     match reference.part {
@@ -112,7 +113,8 @@ pub(super) fn reference(cluster: &Cluster, written: &str) -> Result<JobRef<JobId
     }
 }
 
-/// The number of a job that may have left memory: whether it has that component or task, its record says.
+/// Parses the number of a job that may have left memory; its row in accounting tells whether it has that
+/// component or task.
 pub(super) fn numbered(written: &str) -> Result<u32, Reject> {
     let reference: JobRef = written.parse().map_err(|_| Reject::InvalidJobId)?;
     match reference.part {
@@ -121,7 +123,7 @@ pub(super) fn numbered(written: &str) -> Result<u32, Reject> {
     }
 }
 
-/// The records that a user names: the number of a het job means all its components.
+/// Returns the records that a user names; the number of a het job stands for all its components.
 pub(super) fn meant(cluster: &Cluster, written: &str) -> BTreeSet<JobId> {
     let Ok(named) = reference(cluster, written) else { return BTreeSet::new() };
     let whole = written.parse::<JobRef>().is_ok_and(|written| written.part == JobPart::Whole);
@@ -133,7 +135,7 @@ pub(super) fn meant(cluster: &Cluster, written: &str) -> BTreeSet<JobId> {
 }
 
 impl Filter {
-    /// Reads a filter, of which `ids` are the records that it names, if it names any.
+    /// Parses a filter; `ids` are the records that it names, if it names any.
     pub(super) fn read(
         cluster: &Cluster,
         caller: &Caller,
@@ -171,7 +173,7 @@ impl Filter {
         })
     }
 
-    /// Whether a job is meant.
+    /// True if the filter selects a job.
     pub(super) fn admits(&self, job: &Job) -> bool {
         let spec = &*job.spec;
         let user = || self.users.admit_any([&*spec.owner.user, &spec.owner.uid.to_string()]);
@@ -204,7 +206,7 @@ impl Filter {
     }
 }
 
-/// The partitions that listings leave out.
+/// Returns the hidden partitions.
 fn hidden(cluster: &Cluster) -> BTreeSet<Arc<str>> {
     let hidden = cluster.partitions().iter().filter(|partition| partition.config.hidden);
     hidden.map(|partition| Arc::clone(partition.name())).collect()
@@ -220,10 +222,10 @@ fn holds_any(job: &Job, nodes: &BTreeSet<NodeId>) -> bool {
     alloc.is_some_and(|alloc| alloc.nodes.iter().any(|part| nodes.contains(&part.node)))
 }
 
-/// The names that a hostlist with functions stands for; `ALL` for all nodes. Names need not exist.
+/// Expands a hostlist with functions; `ALL` stands for all nodes. The names need not exist.
 ///
 /// # Errors
-/// A list that is too long or cannot be read, or that names more nodes than any cluster has.
+/// Fails if the list is too long or malformed, or names more nodes than any cluster has.
 pub(super) fn expand(cluster: &Cluster, written: &str) -> Result<HostList, Status> {
     let problem = |problem: String| reject::bad_field(&BadField::new("nodes", problem));
     length::check(written, length::NODES).map_err(|error| problem(error.to_string()))?;
@@ -231,7 +233,7 @@ pub(super) fn expand(cluster: &Cluster, written: &str) -> Result<HostList, Statu
         let configured = cluster.nodes().iter().filter(|node| node.configured);
         return Ok(HostList::from_names(configured.map(|node| node.name())));
     }
-    // Domains are looked up in the first topology, as Slurm does.
+    // As in Slurm, domains are those of the first topology.
     let mut in_domains = cluster.topologies().first().map(|topology| FunctionNodes::new(&topology.fabric));
     let mut with_features = None;
     let mut resolve = |function: &Function| match (function.kind, &mut in_domains) {
@@ -252,7 +254,7 @@ pub(super) fn expand(cluster: &Cluster, written: &str) -> Result<HostList, Statu
     }
 }
 
-/// The names of the nodes that have each feature.
+/// Returns the names of the nodes that have each feature.
 fn nodes_by_feature(cluster: &Cluster) -> BTreeMap<&str, Vec<&str>> {
     let mut known: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for node in cluster.nodes().iter().filter(|node| node.configured) {
@@ -263,10 +265,10 @@ fn nodes_by_feature(cluster: &Cluster) -> BTreeMap<&str, Vec<&str>> {
     known
 }
 
-/// The nodes that a hostlist names.
+/// Returns the nodes that a hostlist names.
 ///
 /// # Errors
-/// A list that cannot be read, a node that there is not.
+/// Fails if the list is malformed or names an unknown node.
 pub(super) fn node_ids(cluster: &Cluster, written: &str) -> Result<Vec<NodeId>, Status> {
     let find = |name: String| {
         let node = cluster.node_named(&name).map(|node| node.id);
@@ -275,10 +277,10 @@ pub(super) fn node_ids(cluster: &Cluster, written: &str) -> Result<Vec<NodeId>, 
     expand(cluster, written)?.iter().map(find).collect()
 }
 
-/// The names of nodes that a hostlist names.
+/// Returns the node names in a hostlist.
 ///
 /// # Errors
-/// A list that cannot be read.
+/// Fails if the list is malformed.
 pub(super) fn node_names(cluster: &Cluster, written: &str) -> Result<Vec<Arc<str>>, Status> {
     Ok(expand(cluster, written)?.iter().map(Arc::from).collect())
 }
@@ -292,7 +294,7 @@ mod tests {
         for (written, state) in [("pd", "PENDING"), ("Running", "RUNNING"), ("OOM", "OUT_OF_MEMORY")] {
             assert_eq!(state_named(written).ok(), Some(state));
         }
-        // Slurm knows these too; a job is never in one here.
+        // Slurm's further states are known, too.
         for (written, state) in [("S", "SUSPENDED"), ("cf", "CONFIGURING"), ("Requeue_Hold", "REQUEUE_HOLD")]
         {
             assert_eq!(state_named(written).ok(), Some(state));

@@ -1,4 +1,4 @@
-//! What would become of a job, and what will become of one that waits: plans made for the asking, on a copy of the
+//! Predictions for jobs that are submitted as a test or that wait: plans made on request, on a copy of the
 //! cluster that may be a moment old.
 
 use std::collections::BTreeMap;
@@ -27,10 +27,10 @@ use crate::archive::CopyWanted;
 use crate::clock;
 use crate::inbox::{Ask, NoAnswer};
 
-/// How many jobs of the queue are told at once when they will start: as many as Slurm's backfill looks at.
+/// Number of pending jobs whose starts are predicted at once: as many as Slurm's backfill considers.
 const TOLD: usize = 500;
 
-/// When and where waiting jobs will start, by job.
+/// Predicted starts of pending jobs, by job.
 #[derive(Default)]
 pub(super) struct Foretold(BTreeMap<JobId, Waiting>);
 
@@ -41,7 +41,8 @@ impl Foretold {
         Self(starts.chain(waiting).map(|waiting| (waiting.job, waiting)).collect())
     }
 
-    /// What is said of a job with the start that it will have, where no plan has one.
+    /// Returns a job's outlook with the predicted start; `None` if a plan has a start already, or none is
+    /// predicted.
     pub(super) fn of(&self, job: JobId, known: Option<&Waiting>) -> Option<Waiting> {
         let told = self.0.get(&job)?.clone();
         match known {
@@ -56,7 +57,7 @@ impl Foretold {
 }
 
 impl Desk {
-    /// When and where the first jobs of the queue will start.
+    /// Predicts the starts of the first jobs of the queue.
     pub(super) async fn foretold(&self) -> Result<Foretold, Status> {
         // A standby has no copies to plan on.
         if !self.journal.leads() {
@@ -98,7 +99,8 @@ impl Desk {
         .await
     }
 
-    /// A job; one that waits with the start that it has if everybody before it starts as soon as he can.
+    /// Returns a job; a pending one with the start that it has if each job before it starts as soon as it
+    /// can.
     pub(super) async fn explain(&self, caller: &Caller, id: JobId) -> Result<v1::Job, Status> {
         let sight = Sight::of(&self.replica.read(), caller);
         let mut shown = {
@@ -116,7 +118,7 @@ impl Desk {
         };
         self.on_copy(move |cluster| {
             let now = clock::now(&cluster).max(cluster.at());
-            // It may have been forgotten meanwhile.
+            // The job may have been forgotten meanwhile.
             let Some(job) = cluster.job(id) else { return Ok(shown) };
             let plan = foretell(&cluster, now, &Limits, id);
             let Some(waiting) = outlook(&plan, id, now) else { return Ok(shown) };
@@ -146,7 +148,7 @@ impl Desk {
     }
 }
 
-/// What a plan says of a job that waits; one that can start now is about to.
+/// Returns a plan's outlook of a pending job; a job that can start now is about to.
 fn outlook(plan: &Plan, id: JobId, now: Time) -> Option<Waiting> {
     let waiting = plan.waiting.iter().find(|waiting| waiting.job == id);
     waiting.cloned().or_else(|| {
@@ -155,13 +157,13 @@ fn outlook(plan: &Plan, id: JobId, now: Time) -> Option<Waiting> {
     })
 }
 
-/// What is said of a job that can start now.
+/// Returns the outlook of a job that can start now.
 fn about_to(start: &Start, now: Time) -> Waiting {
     let nodes = start.parts.iter().map(|part| part.node).collect();
     Waiting { start: Some(now), nodes, ..Waiting::of(start.attempt.job) }
 }
 
-/// What a plan says of a job.
+/// Builds the answer about a job from a plan.
 fn foretold(
     cluster: &Cluster,
     id: JobId,
@@ -186,7 +188,7 @@ fn foretold(
         let mut partitions: Vec<&str> = start.all().map(|start| &*start.partition).collect();
         partitions.dedup();
         told.partition = partitions.join(",");
-        // Those of one component would say nothing of the others.
+        // The spans of one component would say nothing about the others.
         let spans = start.rest.is_empty().then_some(&start.why.spans);
         told.spans = spans.into_iter().flatten().map(|(layer, count)| job::span(layer, *count)).collect();
         told.detail.clone_from(&start.why.sentence);
@@ -206,7 +208,7 @@ fn foretold(
     told
 }
 
-/// The CPUs that a job will have at the least: all of the nodes planned for it if it has them for itself.
+/// Returns the least number of CPUs that a job will hold: those of its planned nodes if it takes whole nodes.
 fn least_cpus(cluster: &Cluster, waiting: &Waiting) -> u32 {
     let Some(job) = cluster.job(waiting.job) else { return 0 };
     let mut partitions = job.spec.partitions.iter().filter_map(|name| cluster.partition(name));

@@ -1,4 +1,4 @@
-//! What accounting knows of jobs that others are to wait for and that have left memory.
+//! The outcome, from accounting, of jobs that have left memory and on which other jobs depend.
 
 use std::collections::BTreeSet;
 use std::iter;
@@ -16,7 +16,7 @@ use crate::store::StoreError;
 use crate::store::accounting::{JobRow, Page, Query};
 
 impl Desk {
-    /// Adds to a submission how those jobs of its dependencies ended that the controller has forgotten.
+    /// Adds to a submission the outcomes of the forgotten jobs that its dependencies name.
     pub(super) async fn look_up(&self, mut ask: Ask) -> Ask {
         if let Input::Command { command: Command::Submit(submission), .. } = &mut ask.input {
             let rest = submission.rest.iter_mut().map(|component| &mut component.spec);
@@ -31,7 +31,7 @@ impl Desk {
         ask
     }
 
-    /// How those jobs ended that a dependency names and the controller has forgotten.
+    /// Returns the outcomes of the forgotten jobs that a dependency names.
     pub(super) async fn gone(&self, dependency: &Dependency<JobId>) -> Vec<Gone> {
         let named = || dependency.terms.iter().flat_map(|term| &term.jobs);
         let (seen, missing) = {
@@ -77,7 +77,8 @@ impl Desk {
     }
 }
 
-/// How a job, an array or a task of one ended; `None` where it has not, as far as accounting knows, or never was.
+/// Returns the outcome of a job, an array or an array task; `None` if it has not ended, as far as accounting
+/// knows, or does not exist.
 fn gone_as(job: JobId, task: Option<u32>, rows: &[JobRow]) -> Option<Gone> {
     let has = |row: &JobRow, task: u32| {
         let others = row.array_tasks.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Changing jobs that are there.
+//! Changes of existing jobs.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -24,16 +24,16 @@ use super::slices::{CutArrays, Slices};
 use super::{Desk, Name, odd};
 use crate::answer::{Answer, Problem};
 
-/// Jobs that one answer is about.
+/// Largest number of jobs in one answer.
 const MOST: usize = MOST_NAMED;
-/// Jobs of a request that are cut into slices while the replica is held.
+/// Jobs of a request that are cut into slices while the replica is locked.
 const CUT_AT_ONCE: usize = 64;
-/// Bytes that are said of one job in an answer about many.
+/// Largest size of the message about one job in an answer about many, in bytes.
 const MOST_SAID: usize = 1 << 10;
-/// Records looked at while the replica is held.
+/// Records that are read while the replica is locked.
 const PAGE: usize = 4096;
 
-/// Jobs as a request names them: those that can be, and what is wrong with the rest.
+/// Parses the jobs of a request; returns the valid ones, and the problems of the rest.
 fn named(cluster: &Cluster, written: &[String]) -> (Vec<JobRef<JobId>>, Vec<v1::JobProblem>) {
     let (mut jobs, mut problems) = (Vec::new(), Vec::new());
     for id in written {
@@ -55,7 +55,7 @@ fn told(problem: Problem) -> v1::JobProblem {
 }
 
 impl Desk {
-    /// Has a command carried out on jobs.
+    /// Carries out a command on jobs.
     pub(super) async fn change(
         &self,
         caller: Caller,
@@ -68,7 +68,7 @@ impl Desk {
         Ok(v1::JobsChangedResponse { problems, warnings })
     }
 
-    /// Has a command carried out on jobs, some at a time, and returns warnings.
+    /// Carries out a command on jobs, part by part, and returns warnings.
     async fn in_parts(
         &self,
         caller: &Caller,
@@ -85,7 +85,7 @@ impl Desk {
             let cancels = matches!(command, Command::Cancel { .. });
             match self.command(caller.clone(), name.part_about(&part), command).await? {
                 Answer::Jobs { problems: mut found, warnings } => {
-                    // The parts of a request that is repeated may be cut elsewhere, because jobs have ended since.
+                    // A repeated request may be cut differently, because jobs have ended since.
                     found.retain(|problem| {
                         !(cancels && name.retry && problem.code == Reject::AlreadyDone.code())
                     });
@@ -100,7 +100,7 @@ impl Desk {
         Ok(all)
     }
 
-    /// Cuts the jobs of a request, some at a time.
+    /// Cuts the jobs of a request into slices.
     async fn slices(&self, caller: &Caller, jobs: &[JobRef<JobId>]) -> (Vec<Vec<JobRef<JobId>>>, CutArrays) {
         let mut slices = Slices::default();
         for some in jobs.chunks(CUT_AT_ONCE) {
@@ -111,8 +111,8 @@ impl Desk {
         slices.finish()
     }
 
-    /// The same jobs without components of het jobs that are named with their leader, which stands for all of them: parts
-    /// of a request do not know of each other.
+    /// Returns the jobs without het job components whose leader is named as well, which stands for all of
+    /// them: the parts of a request do not know each other.
     fn without_followers(&self, jobs: &[JobRef<JobId>]) -> Vec<JobRef<JobId>> {
         let cluster = self.replica.read();
         let named: BTreeSet<JobId> = jobs.iter().map(|named| named.job).collect();
@@ -179,7 +179,8 @@ impl Desk {
         let name = Name::read(&request.request_id, request.retry)?;
         let filter = request.filter.clone().unwrap_or_default();
         let (names, mut problems) = named(&self.replica.read(), &filter.job_ids);
-        // Steps come first in the count of parts, so that a repeated request has the same names for its parts.
+        // Steps come first in the numbering of parts, so that the parts of a repeated request have the same
+        // ids.
         self.cancel_steps(&caller, name, &request, &mut problems).await?;
         let by_steps_alone = request.filter.is_none() && !request.steps.is_empty();
         if by_steps_alone {
@@ -194,7 +195,7 @@ impl Desk {
         let before = problems.len();
         match signal {
             Some(signal) if signal != Signal::KILL || request.batch_only => {
-                // -b: the batch script alone; -f: it and the steps; otherwise the steps alone.
+                // -b: the batch script alone; -f: the script and the steps; otherwise the steps alone.
                 let batch = request.batch_only || request.full;
                 let steps = !request.batch_only;
                 let command = |jobs| Command::Signal { jobs, step: None, signal, batch, steps };
@@ -211,8 +212,10 @@ impl Desk {
         Ok(v1::CancelJobsResponse { cancelled, problems, names, next_job_id: next })
     }
 
-    /// The jobs behind `after` that a filter means which only says what they are like: the caller's own, unless they may act
-    /// on all. Not more than are dealt with at once; the number is that of the last one if there may be others, otherwise 0.
+    /// Returns the jobs beyond `after` that a filter without ids selects and that the caller may change.
+    ///
+    /// At most [`MOST`] jobs are returned. The number is that of the last one if there may be more, otherwise
+    /// 0.
     async fn admitted(
         &self,
         caller: &Caller,
@@ -249,7 +252,7 @@ impl Desk {
         Ok((meant, 0))
     }
 
-    /// The jobs that a filter means which names some, whosever they are.
+    /// Returns the jobs that a filter with ids selects, of any owner.
     fn meant(
         &self,
         caller: &Caller,
@@ -361,7 +364,7 @@ impl Desk {
         caller: Caller,
         request: v1::NotifyJobRequest,
     ) -> Result<v1::NotifyJobResponse, Status> {
-        // It goes to a node with what else that is told, in one message.
+        // The message goes to a node together with other orders, in one gRPC message.
         let fits = length::check(&request.message, length::PATH);
         fits.map_err(|error| reject::bad_field(&BadField::new("message", error.to_string())))?;
         let job = {
@@ -406,7 +409,7 @@ impl Desk {
     }
 }
 
-/// The part of a record that a name means.
+/// Returns the tasks of a record that a name covers.
 fn among(job: &Job, name: &JobRef<JobId>) -> JobRef<JobId> {
     let mut own = job.reference();
     if let (JobPart::Tasks(mine), JobPart::Tasks(named)) = (&mut own.part, &name.part) {
@@ -415,7 +418,7 @@ fn among(job: &Job, name: &JobRef<JobId>) -> JobRef<JobId> {
     own
 }
 
-/// The record of a job or task that runs, and the step of it.
+/// Parses a step; returns the record of its running job or task, and the step.
 fn step_id(cluster: &Cluster, written: &str) -> Option<(JobId, StepId)> {
     let read: JobRef = written.parse().ok()?;
     let named = reference(cluster, &JobRef { step: None, ..read.clone() }.to_string()).ok()?;

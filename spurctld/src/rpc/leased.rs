@@ -1,5 +1,5 @@
-//! Answers leave a controller within its lease only: beyond it, another controller may have acknowledged what this one does
-//! not know.
+//! Answers leave a controller only within its lease: after that, another controller may have acknowledged
+//! changes that this one does not know.
 //!
 //! While the database is away, changes are refused at once, and commands that found no leader may have an old answer, of a
 //! leader or of a standby, which says since when it may be old.
@@ -86,7 +86,7 @@ const METHODS: [(&str, Needs); 49] = [
     ("ListUsage", Needs::Lease),
 ];
 
-/// The service of commands, as far as the lease allows it.
+/// The service for commands, as far as the lease allows it.
 #[derive(Clone)]
 pub(crate) struct Leased<S> {
     pub(crate) inner: S,

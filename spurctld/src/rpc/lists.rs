@@ -1,5 +1,5 @@
-//! Reading the cluster. Long lists are read page by page: the replica is held for one page at a time, and each page waits
-//! for its [turn](super::turns), so no list, however long, makes a reply wait.
+//! Lists from the replica. Long lists are made page by page: the replica is locked for one page at a time,
+//! and each page waits for its [turn](super::turns), so that no list delays a reply.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,16 +30,16 @@ use crate::clock;
 pub(super) const PAGE: usize = 256;
 /// Bytes after which a message of a list is full: whatever a job holds, no message is much longer than this and one job.
 const MESSAGE_BYTES: usize = 1 << 20;
-/// Domains in one message.
+/// Largest number of domains in one message.
 const CHUNK: usize = 512;
 /// Pages made ahead of a slow reader.
 const AHEAD: usize = 2;
 
-/// A page of jobs and where the next one begins.
+/// A page of a list, and the beginning of the next one.
 struct Page<T> {
     items: Vec<T>,
     next: Option<JobId>,
-    /// Records that were looked at.
+    /// Number of records that were read.
     seen: usize,
 }
 
@@ -85,10 +85,10 @@ impl Desk {
         self.by_job(caller, wire, step::render_all, |steps| v1::ListStepsResponse { steps }).await
     }
 
-    /// The records that job ids name, looked up some at a time; none where none is named.
+    /// Looks up the records that job ids name, some at a time; `None` without ids.
     ///
     /// # Errors
-    /// Ids none of which is that of a job that the caller sees.
+    /// Fails if the caller sees none of the jobs.
     async fn records(&self, caller: &Caller, written: &[String]) -> Result<Option<BTreeSet<JobId>>, Status> {
         if written.is_empty() {
             return Ok(None);
@@ -103,7 +103,7 @@ impl Desk {
             ids.extend(some.iter().flat_map(|id| filter::meant(&cluster, id)).filter(seen));
             turn.end(some.len());
         }
-        // Tasks of an array that is there may be over.
+        // Tasks of an existing array may be over.
         let of_array = |id: &String| {
             let reference = id.parse::<JobRef<JobId>>().ok();
             let reference = reference.filter(|reference| matches!(reference.part, JobPart::Tasks(_)));
@@ -118,7 +118,7 @@ impl Desk {
         Ok(Some(ids))
     }
 
-    /// Lists what jobs come to, a page at a time.
+    /// Lists the rendered items of jobs, page by page.
     async fn by_job<T: Message + 'static, M: Send + 'static>(
         &self,
         caller: &Caller,
@@ -147,7 +147,7 @@ impl Desk {
         Ok(Box::pin(ReceiverStream::new(outgoing)))
     }
 
-    /// Refuses what is hidden from the caller as a whole.
+    /// Refuses a list that is hidden from the caller as a whole.
     fn shown(&self, what: Private, caller: &Caller) -> Result<(), Status> {
         match self.replica.read().policy().jobs.hides(what, caller) {
             true => Err(reject::status(&Reject::AccessDenied)),
@@ -330,14 +330,14 @@ impl Desk {
             v1::ListTopologyResponse { topology }
         };
         match domains.is_empty() {
-            // That there is a topology is said even if none of its domains was meant.
+            // The topology is named even if none of its domains was selected.
             true => Ok(Box::pin(tokio_stream::once(Ok(message(domains))))),
             false => Ok(chunked(domains, message)),
         }
     }
 }
 
-/// The next records that a filter admits, as many as are looked at or fill a message.
+/// Makes the next page: the records that a filter selects, until enough are read or a message is full.
 fn page<T: Message>(
     cluster: &Cluster,
     filter: &Filter,
@@ -371,7 +371,7 @@ fn of_page<'a, T: Message>(
     Page { items, next: None, seen }
 }
 
-/// A list cut where a message is full.
+/// Cuts a list into messages.
 pub(super) fn parts<T: Message>(items: Vec<T>) -> impl Iterator<Item = Vec<T>> {
     let mut items = items.into_iter();
     std::iter::from_fn(move || {
@@ -405,7 +405,7 @@ fn no_topology(cluster: &Cluster, name: &str) -> Status {
     reject::bad_field(&BadField::new("topology", problem))
 }
 
-/// A list in messages of some hundred items each; none for none.
+/// Cuts a list into messages of [`CHUNK`] items; no messages for an empty list.
 fn chunked<T: Send + 'static, M: Send + 'static>(
     items: Vec<T>,
     message: impl Fn(Vec<T>) -> M + Send + 'static,

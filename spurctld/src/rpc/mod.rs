@@ -1,5 +1,5 @@
-//! What clients ask over the network. Every method is short here: it names who asks, and leaves the rest to the file
-//! of its subject. Reads are served from the replica and what is beside it; changes go to the owner.
+//! The service for clients. Each method identifies the caller, and leaves the rest to the file of its
+//! subject. Reads use the replica and the planner's overlay; changes go to the owner.
 
 pub(crate) mod access;
 mod accounting;
@@ -69,7 +69,7 @@ use access::caller_of;
 use quota::{Kind, Quotas};
 use turns::Turns;
 
-/// Everything the service needs. Clones share it.
+/// Everything that the service needs. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Desk {
     pub(crate) journal: Journal,
@@ -83,7 +83,7 @@ pub(crate) struct Desk {
     pub(crate) blobs: Blobs,
     pub(crate) accounting: Accounting,
     pub(crate) accounts: Accounts,
-    /// Signs credentials; none where the cluster uses no keys.
+    /// The keys that sign credentials; `None` in a cluster without keys.
     pub(crate) keyring: Option<Keyring>,
     pub(crate) node_addresses: Arc<BTreeMap<Arc<str>, NodeAddress>>,
     pub(crate) reload: Reload,
@@ -91,18 +91,18 @@ pub(crate) struct Desk {
     pub(crate) turns: Turns,
     pub(crate) stop: Stop,
     pub(crate) statistics: Statistics,
-    /// The controller's reign.
+    /// The controller's epoch.
     pub(crate) epoch: u64,
-    /// When it began.
+    /// Time at which the epoch began.
     pub(crate) started: Time,
-    /// Where copies of the cluster are to be had, one at a time, without anybody else's waiting.
+    /// The queue for copies of the cluster; its lock keeps their number at one, and delays nothing else.
     pub(crate) copies: Arc<Mutex<mpsc::Sender<CopyWanted>>>,
     /// In what the configuration of a standby's host differs from the policy in force.
     pub(crate) differs: Differs,
 }
 
 impl Desk {
-    /// What figures and metrics are read from.
+    /// Returns the sources of figures and metrics.
     pub(crate) fn sources(&self) -> Sources {
         Sources {
             replica: self.replica.clone(),
@@ -124,7 +124,7 @@ const PING_WAIT: Duration = Duration::from_secs(5);
 
 type Listing<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// The name under which a request may be repeated, and whether it is.
+/// The id under which a request may be repeated, and whether this is a repetition.
 #[derive(Clone, Copy)]
 struct Name {
     id: Option<RequestId>,
@@ -132,7 +132,7 @@ struct Name {
 }
 
 impl Name {
-    /// Reads a request's name; without one, it cannot be repeated.
+    /// Parses a request's id; a request without one cannot be repeated.
     fn read(id: &[u8], retry: bool) -> Result<Self, Status> {
         if id.is_empty() {
             return Ok(Self { id: None, retry: false });
@@ -144,13 +144,13 @@ impl Name {
         Ok(Self { id: Some(RequestId(id)), retry })
     }
 
-    /// The name of the part with this number, of a request that is handled in several.
+    /// Returns the id of the numbered part of a request that is handled in several parts.
     fn part(self, number: usize) -> Self {
         self.moved(number as u128)
     }
 
-    /// The name of the part that is about these jobs, of a request that is repeated after some of its parts were done: who
-    /// is gone by then moves the others up.
+    /// Returns the id of the part about these jobs. It depends on the jobs, because a repetition may cut its
+    /// parts differently once jobs have gone.
     fn part_about(self, jobs: &[JobRef<JobId>]) -> Self {
         let half = |salt: u8| {
             let mut hasher = DefaultHasher::new();
@@ -167,13 +167,13 @@ impl Name {
 }
 
 impl Desk {
-    /// The caller of a request, with the privileges that the policy tree gives.
+    /// Returns the caller of a request, with the privileges that the policy tree gives.
     fn caller<T>(&self, request: &Request<T>) -> Result<Caller, Status> {
         let caller = caller_of(request)?;
         Ok(self.replica.read().recognize(caller))
     }
 
-    /// Has the owner carry out a command.
+    /// Sends a command to the owner, and waits for the answer.
     async fn command(&self, caller: Caller, name: Name, command: Command) -> Result<Answer, Status> {
         self.ask(Ask { retry: name.retry, ..Ask::of(input(caller, name, command)) }).await
     }
@@ -187,7 +187,7 @@ fn input(caller: Caller, name: Name, command: Command) -> Input {
     Input::Command { caller, request: name.id, command }
 }
 
-/// A submission for the owner.
+/// Builds a submission for the owner.
 fn submission(caller: Caller, name: Name, command: Command, payload: Option<Bytes>) -> Ask {
     Ask { payload, retry: name.retry, ..Ask::of(input(caller, name, command)) }
 }
@@ -219,7 +219,7 @@ fn no_answer(error: NoAnswer) -> Status {
     }
 }
 
-/// The answer was one that this kind of request cannot have: a fault of ours.
+/// Reports an answer that this kind of request cannot have, which is a fault of the controller.
 fn odd(answer: &Answer) -> Status {
     Status::internal(format!("the controller answered with {answer:?}"))
 }

@@ -1,8 +1,9 @@
-//! What one user may ask at a time: requests under way, requests that wait, lists under way, lists in a second. Whoever asks
-//! more is told that the controller is busy, which commands wait out.
+//! Limits for each user: requests under way, waiting requests, lists under way, and lists per second. Beyond
+//! a limit the controller answers that it is busy, which commands wait out.
 //!
-//! Requests that wait of their own accord (a step for its CPUs, a watcher for its job) are counted apart from those that the
-//! controller is about to answer, so that neither keep out the other. Operators are not counted.
+//! Requests that wait by themselves (a step for its CPUs, a watcher for its job) count separately from those
+//! that the controller is about to answer, so that neither kind keeps out the other. Operators are not
+//! limited.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,71 +17,71 @@ use tonic::Status;
 
 use super::Listing;
 
-/// Seconds for which lists that were not asked for may be asked for later.
+/// Seconds for which unused lists may be saved up.
 const BURST_SECONDS: u32 = 10;
-/// Jobs that a request watches for the memory of one that waits for a single job.
+/// Number of watched jobs that take as much memory as one waiting request.
 const WATCHED: usize = 64;
-/// Users who have nothing under way are forgotten when there are so many of them.
+/// Number of known users beyond which idle ones are dropped.
 const REMEMBERED: usize = 65_536;
-/// A list costs so many tokens; one comes back in a thousandth of a list's second.
+/// Tokens that a list costs; one comes back in a thousandth of the time between two lists.
 const LIST_TOKENS: u64 = 1000;
 
-/// What is asked.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Something that costs about as much as it is long.
+    /// A request whose cost is proportional to its length.
     Request,
-    /// Something that may look at every job, or at every node.
+    /// A request that may read every job, or every node.
     List,
-    /// Something that waits until a job or a step of the user changes.
+    /// A request that waits until a job or a step of the user changes.
     Wait,
 }
 
-/// Who has what under way. Clones share it.
+/// The requests under way of each user. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Quotas {
     shares: UserShares,
     users: Arc<Mutex<HashMap<u32, Usage>>>,
 }
 
-/// What a user has.
+/// The requests under way of one user.
 struct Usage {
     requests: u32,
     waits: u32,
     lists: u32,
-    /// What is left of the lists of these seconds.
+    /// Tokens for lists that are left.
     tokens: u64,
-    /// When that was.
+    /// Instant at which `tokens` was computed.
     counted: Instant,
 }
 
-/// A request under way, until it is dropped.
+/// A request under way; it counts until the value is dropped.
 pub(super) struct Share {
     quotas: Quotas,
     uid: u32,
     kind: Option<Kind>,
-    /// As how many requests it counts.
+    /// Number of requests that this one counts as.
     weight: u32,
 }
 
 impl Quotas {
-    /// Nobody has anything under way.
+    /// Returns quotas without requests under way.
     pub(crate) fn new(shares: UserShares) -> Self {
         Self { shares, users: Arc::default() }
     }
 
-    /// Counts a request; it counts until what is returned is dropped.
+    /// Counts a request until the returned value is dropped.
     ///
     /// # Errors
-    /// The user has too much under way, or asks too often.
+    /// Refuses a user with too many requests under way, or with too frequent ones.
     pub(super) fn take(&self, caller: &Caller, kind: Kind) -> Result<Share, Status> {
         self.take_at(caller, (kind, 1), Instant::now())
     }
 
-    /// Counts a request that watches so many jobs, as several where these are many.
+    /// Counts a request that watches `jobs` jobs; many jobs count as several requests.
     ///
     /// # Errors
-    /// As for [`take`](Self::take).
+    /// Refuses as [`take`](Self::take) does.
     pub(super) fn take_watch(&self, caller: &Caller, jobs: usize) -> Result<Share, Status> {
         let weight = u32::try_from(jobs.div_ceil(WATCHED)).unwrap_or(u32::MAX).max(1);
         self.take_at(caller, (Kind::Wait, weight), Instant::now())
@@ -100,7 +101,7 @@ impl Quotas {
         let new = Usage { requests: 0, waits: 0, lists: 0, tokens: most, counted: now };
         let usage = users.entry(uid).or_insert(new);
         let since = u64::try_from(now.duration_since(usage.counted).as_millis()).unwrap_or(u64::MAX);
-        // A thousandth of a second brings a thousandth of what a second does.
+        // A thousandth of a second brings a thousandth of a second's tokens.
         usage.tokens =
             usage.tokens.saturating_add(since.saturating_mul(u64::from(lists_per_second))).min(most);
         usage.counted = now;
@@ -109,7 +110,7 @@ impl Quotas {
             Kind::Request if usage.requests >= requests => {
                 return Err(refused(format!("has {requests} requests under way")));
             }
-            // One that watches more than the share allows is served alone.
+            // A request that watches more jobs than the limit allows is admitted alone.
             Kind::Wait if usage.waits > 0 && usage.waits.saturating_add(weight) > requests => {
                 return Err(refused(format!("has {requests} requests that wait for jobs and steps")));
             }
@@ -133,7 +134,7 @@ impl Quotas {
 }
 
 impl Share {
-    /// A list that counts until its end, or until nobody wants more of it.
+    /// Returns a list that counts until its end, or until it is dropped.
     pub(super) fn over<T: 'static>(self, listing: Listing<T>) -> Listing<T> {
         Box::pin(listing.map(move |item| {
             let _under_way = &self;

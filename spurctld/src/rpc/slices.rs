@@ -1,5 +1,4 @@
-//! A request about many jobs, cut into commands that the owner carries out one after another, so that the requests of
-//! others go between them.
+//! Cuts a request about many jobs into commands, between which the owner handles other requests.
 
 use std::collections::BTreeMap;
 
@@ -12,37 +11,37 @@ use spur_core::text::jobid::{JobPart, JobRef};
 
 use crate::answer::Problem;
 
-/// Records in one slice, and jobs that wait for them.
+/// Largest number of records in one slice, with the jobs that depend on them.
 const WEIGHT: usize = 1000;
-/// Records of an array that are handled at once; a longer array is cut.
+/// Largest number of an array's records in one slice; a longer array is cut.
 const RECORDS: usize = 250;
 
 /// A request's jobs in slices.
 #[derive(Default)]
 pub(super) struct Slices {
     slices: Vec<Vec<JobRef<JobId>>>,
-    /// Records of the last slice, and jobs that wait for them.
+    /// Records of the last slice, with the jobs that depend on them.
     weight: usize,
     arrays: CutArrays,
 }
 
-/// Arrays that a request names as a whole and that were cut into tasks. What is wrong with some tasks counts for nothing, as
-/// long as something could be done to others.
+/// Arrays that a request names as a whole and that were cut into tasks. Problems with some tasks are ignored
+/// if other tasks succeeded.
 #[derive(Default)]
 pub(super) struct CutArrays(BTreeMap<JobId, CutArray>);
 
 struct CutArray {
     whole: JobRef<JobId>,
-    /// Tasks to which something was to be done.
+    /// Number of tasks that the request covers.
     tasks: usize,
-    /// Tasks to which nothing could be done.
+    /// Number of tasks for which the command failed.
     failed: usize,
     /// The first problem.
     problem: Option<Problem>,
 }
 
 impl Slices {
-    /// Adds jobs; begins a new slice where the records, and the jobs that wait for them, are many.
+    /// Adds jobs; begins a new slice when the last one is full.
     pub(super) fn add(&mut self, cluster: &Cluster, jobs: &[JobRef<JobId>]) {
         for named in jobs {
             for (part, records) in self.arrays.cut(cluster, named) {
@@ -62,14 +61,14 @@ impl Slices {
         }
     }
 
-    /// The jobs of each command, and the arrays that were cut.
+    /// Returns the slices, and the arrays that were cut.
     pub(super) fn finish(self) -> (Vec<Vec<JobRef<JobId>>>, CutArrays) {
         (self.slices, self.arrays)
     }
 }
 
 impl CutArrays {
-    /// The parts of what a request names, each with its records.
+    /// Cuts a named job into parts, each with its records.
     fn cut(&mut self, cluster: &Cluster, named: &JobRef<JobId>) -> Vec<(JobRef<JobId>, Vec<JobId>)> {
         let records: Vec<JobId> = cluster.jobs().meant(named).into_iter().collect();
         let array = cluster.jobs().array(named.job).filter(|_| named.part == JobPart::Whole);
@@ -94,7 +93,7 @@ impl CutArrays {
         parts.into_iter().map(|(tasks, records)| (part(tasks), records)).collect()
     }
 
-    /// Takes a problem that is about an array that was cut, and returns whether it is.
+    /// Records a problem with a part of a cut array; returns false for other problems.
     pub(super) fn take(&mut self, problem: &Problem) -> bool {
         let Ok(named) = problem.job.parse::<JobRef<JobId>>() else { return false };
         let Some(array) = self.0.get_mut(&named.job) else { return false };
@@ -104,7 +103,7 @@ impl CutArrays {
         true
     }
 
-    /// The problems with arrays to none of whose tasks anything could be done.
+    /// Returns the problems of arrays for all of whose tasks the command failed.
     pub(super) fn problems(self) -> impl Iterator<Item = Problem> {
         let failed = self.0.into_values().filter(|array| array.failed >= array.tasks);
         failed.filter_map(|array| Some(Problem { job: array.whole.to_string(), ..array.problem? }))

@@ -1,4 +1,4 @@
-//! Laying out steps: where their tasks run, and the proof that nodes ask for.
+//! Creation of steps: the nodes of their tasks, and the credentials that nodes require.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::answer::Answer;
 use crate::clock;
 use crate::inbox::Ask;
 
-/// Adds what the environment says of tasks and nodes, if it is other than the job was given: a script has said so.
+/// Adds tasks and nodes from the environment if they differ from the job's own: a script has then set them.
 fn with_environment(cluster: &Cluster, mut request: v1::CreateStepRequest) -> v1::CreateStepRequest {
     let job = cluster.job(JobId(request.job_id));
     let Some((job, alloc)) = job.and_then(|job| Some((job, job.phase.alloc()?))) else { return request };
@@ -91,7 +91,7 @@ impl Desk {
         self.created(attempt, &step, place.unwrap_or_default())
     }
 
-    /// Where the script of a job runs, and what shows the node that somebody may read what it writes.
+    /// Returns the node of a job's script, and the credential for reading its output.
     fn batch(&self, cluster: &Cluster, job: &Job) -> Result<v1::CreateStepResponse, Status> {
         let first =
             job.phase.alloc().and_then(|alloc| alloc.nodes.first()).and_then(|part| cluster.node(part.node));
@@ -125,7 +125,7 @@ impl Desk {
         })
     }
 
-    /// Where the nodes of a job are whose step has ended.
+    /// Returns the addresses of a job's nodes, for a step that has ended.
     fn without_step(&self, cluster: &Cluster, job: &Job) -> v1::CreateStepResponse {
         let keys = self.keyring.as_ref().map(Keyring::now);
         let parts = job.phase.alloc().into_iter().flat_map(|alloc| &alloc.nodes);
@@ -134,7 +134,7 @@ impl Desk {
         v1::CreateStepResponse { nodes, ..v1::CreateStepResponse::default() }
     }
 
-    /// Where a node is, and how it is known there.
+    /// Returns the address and the public keys of a node.
     fn whereabouts(&self, node: &Node, keys: Option<&ClusterKeys>) -> v1::StepNodeLayout {
         v1::StepNodeLayout {
             name: node.name().to_string(),
@@ -156,7 +156,7 @@ impl Desk {
                 && job.steps.iter().any(|known| known.id == step.id)
         };
         let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt).filter(runs);
-        // It has ended since, or ends, or waits again: then the step has ended with it.
+        // The job has ended, is ending, or was requeued since: the step has then ended with it.
         let job = job.ok_or_else(|| reject::status(&Reject::AlreadyDone))?;
         let credential = self.credential(&cluster, job, step, &place);
         let keys = self.keyring.as_ref().map(Keyring::now);
@@ -284,7 +284,7 @@ impl Desk {
     }
 }
 
-/// By which keys a node is known.
+/// Returns the public keys of a node.
 fn public_keys(keys: &ClusterKeys, node: &str) -> Vec<Bytes> {
     let known = keys.public(&Role::Node(node.into()));
     known.iter().map(|key| Bytes::copy_from_slice(key.bytes())).collect()

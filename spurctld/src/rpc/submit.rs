@@ -1,4 +1,4 @@
-//! Accepting jobs, one by one and many at once.
+//! Submission of jobs, one by one and many at once.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -20,16 +20,17 @@ use crate::answer::Answer;
 use crate::blobs;
 use crate::inbox::{Answered, Ask, Inbox, NoAnswer};
 
-/// Submissions of one stream that may wait for their answers. At 10 ms for a commit that is 50,000 a second from one client.
+/// Submissions of one stream that may wait for their answers. With 10 ms for a commit that allows 50,000 a
+/// second.
 const IN_FLIGHT: usize = 512;
 
-/// Submissions of one stream that are put in the queue at once, if so many have come.
+/// Largest number of a stream's submissions that are queued at once.
 const AT_ONCE: usize = 16;
 
-/// A submission of so many bytes is not read between others.
+/// Size in bytes from which on a submission is parsed on a thread of its own.
 const LARGE: usize = 64 << 10;
 
-/// A submission of a stream: its answer to come, or why there will be none.
+/// A submission of a stream: the receiver of its answer, or its refusal.
 type Taken = Result<oneshot::Receiver<Answered>, Status>;
 
 impl Desk {
@@ -42,7 +43,7 @@ impl Desk {
         accepted(self.ask(ask).await?)
     }
 
-    /// Takes submissions as fast as they come and answers them in order.
+    /// Accepts submissions as fast as they come and answers them in order.
     pub(super) fn submit_many(
         &self,
         caller: Caller,
@@ -75,7 +76,7 @@ impl Desk {
     }
 }
 
-/// Puts what has come of a stream into `some`, of which it waits for the first; says whether more may come.
+/// Waits for submissions of a stream and moves them into `some`; returns true if more may come.
 async fn next(requests: &mut Streaming<v1::SubmitRequest>, some: &mut Vec<v1::SubmitRequest>) -> bool {
     poll_fn(|context| {
         while some.len() < AT_ONCE {
@@ -91,7 +92,7 @@ async fn next(requests: &mut Streaming<v1::SubmitRequest>, some: &mut Vec<v1::Su
     .await
 }
 
-/// Puts submissions of a stream in the queue. A stream waits for room instead of being told to come back.
+/// Puts submissions of a stream in the queue, and waits for places in it.
 async fn take(inbox: &Inbox, asks: Vec<Result<Ask, Status>>) -> Vec<Taken> {
     let mut room = inbox.room(asks.len()).await.ok();
     let mut put = |ask| match &mut room {
@@ -101,7 +102,7 @@ async fn take(inbox: &Inbox, asks: Vec<Result<Ask, Status>>) -> Vec<Taken> {
     asks.into_iter().map(|ask| ask.and_then(&mut put)).collect()
 }
 
-/// What a stream says of a submission. An error ends it.
+/// Returns a stream's answer to a submission. An error ends the stream.
 async fn answered(taking: Taken) -> Result<v1::SubmitStreamResponse, Status> {
     let answer = match taking {
         Ok(answer) => outcome(answer.await.map_err(|_| NoAnswer::Stopping)).and_then(accepted),
@@ -114,7 +115,7 @@ async fn answered(taking: Taken) -> Result<v1::SubmitStreamResponse, Status> {
     Ok(v1::SubmitStreamResponse { result: Some(result) })
 }
 
-/// [`read`], of what is large on a thread that may take its time.
+/// Parses a submission with [`read`]; a large one on a thread that may block.
 pub(super) async fn read_aside(caller: Caller, request: v1::SubmitRequest) -> Result<Ask, Status> {
     let batch = request.job.as_ref().and_then(|job| job.batch.as_ref());
     if batch.is_none_or(|batch| batch.script.len() + batch.environment.len() < LARGE) {

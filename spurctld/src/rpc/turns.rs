@@ -1,7 +1,8 @@
-//! Turns of lists: a list is made a page at a time, and each page waits for its turn.
+//! Turns of lists: a list is made page by page, and each page waits for its turn.
 //!
-//! Some network threads are always free of lists, so that a short request is answered at once however many lists are under
-//! way. The pages of different users take turns; one user has half of the threads that make lists at most.
+//! One network thread always stays free of lists, so that a short request is answered at once however many
+//! lists are under way. The pages of different users alternate; one user has at most half of the threads that
+//! make lists.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::effort::{Largest, Piece};
 
-/// See the module. Clones share the turns.
+/// The turns, see the [module](self). Clones share them.
 #[derive(Clone)]
 pub(crate) struct Turns {
     all: Arc<Semaphore>,
@@ -30,14 +31,15 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Ends the turn, in which so many jobs, nodes or names were looked at. It has to end on the thread on which it began.
+    /// Ends the turn, in which `items` jobs, nodes or names were read. It has to end on the thread on which
+    /// it began.
     pub(super) fn end(self, items: usize) {
         self.effort.end(&self.piece, items as u64);
     }
 }
 
 impl Turns {
-    /// For a process with one network thread for each CPU, as tokio has them.
+    /// Returns the turns of a process with one network thread for each CPU, as tokio has them.
     pub(crate) fn of_this_host(effort: Largest) -> Self {
         Self::new(available_parallelism().map_or(1, NonZero::get), effort)
     }
@@ -47,7 +49,7 @@ impl Turns {
         Self { all: Arc::new(Semaphore::new(all)), users: Shares::new(all.div_ceil(2)), effort }
     }
 
-    /// Waits for a turn. Others get theirs between two turns, even if there is none to wait for.
+    /// Waits for a turn, and lets other tasks run first even if a turn is free.
     pub(super) async fn take(&self, caller: &Caller) -> Turn {
         tokio::task::yield_now().await;
         // The semaphores are never closed.
@@ -67,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    /// The turn that a user has at once, if any.
+    /// Returns the turn that a user gets at once, if any.
     fn now(turns: &Turns, uid: u32) -> Option<Turn> {
         let owner = Owner { uid, gid: uid, user: "u".into(), group: "g".into() };
         let caller = Caller::new(owner.into(), Default::default(), uid == 0);

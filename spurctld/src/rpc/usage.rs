@@ -1,4 +1,4 @@
-//! What running steps use: the nodes that they run on are asked.
+//! The usage of running steps, collected from their nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,28 +21,28 @@ use tonic::Status;
 
 use super::{Desk, filter};
 
-/// How long a node has to answer.
+/// Longest wait for a node's answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Names that are looked up while the replica is held.
+/// Number of job ids that are looked up while the replica is locked.
 const PAGE: usize = 256;
 
-/// What is known of a step before its nodes are asked.
+/// A running step, with the usage and processes collected so far.
 struct Running {
     row: v1::AccountingRow,
     usage: Usage,
     processes: Vec<v1::StepProcesses>,
 }
 
-/// Steps that run.
+/// The running steps.
 type Steps = BTreeMap<(Attempt, StepId), Running>;
-/// The nodes that are asked, with their names, and the attempts that each is asked about.
+/// The nodes to be asked, with their names, and the attempts that each is asked about.
 type Asked = BTreeMap<NodeId, (Arc<str>, BTreeSet<Attempt>)>;
 
 impl Desk {
-    /// Asks the nodes of jobs what their steps use.
+    /// Collects the usage of the jobs' running steps.
     ///
     /// # Errors
-    /// Ids none of which is a job's, jobs of others.
+    /// Fails if no id is that of a job, or if a job belongs to another user.
     pub(super) async fn usage(
         &self,
         caller: &Caller,
@@ -77,7 +77,7 @@ impl Desk {
         Ok(v1::ListUsageResponse { steps: steps.collect(), silent })
     }
 
-    /// The running steps of jobs, and which node is to be asked about which attempts.
+    /// Returns the running steps of jobs, and the nodes to be asked, each with its attempts.
     async fn running(&self, caller: &Caller, ids: &[String]) -> Result<(Steps, Asked), Status> {
         let (mut running, mut asked) = (Steps::new(), Asked::new());
         let mut found = false;
@@ -98,7 +98,7 @@ impl Desk {
     }
 }
 
-/// Adds the steps of a job, and the nodes that they run on.
+/// Adds the steps of a job, and the nodes on which they run.
 fn add(cluster: &Cluster, job: &Job, running: &mut Steps, asked: &mut Asked) {
     for (step, nodes, tasks) in steps_of(job) {
         let names = HostList::from_names(cluster.names_of(nodes.iter().copied())).to_string();
@@ -116,7 +116,8 @@ fn name_of(cluster: &Cluster, node: NodeId) -> Option<(NodeId, Arc<str>)> {
     cluster.node(node).map(|known| (node, Arc::clone(known.name())))
 }
 
-/// The steps of a job that have not ended, with their nodes and the number of their tasks; the script's is one.
+/// Returns the steps of a job that have not ended, with their nodes and numbers of tasks; the script's step
+/// is one of them.
 fn steps_of(job: &Job) -> Vec<(StepId, Vec<NodeId>, u32)> {
     let runs = matches!(job.phase, Phase::Running { .. } | Phase::Suspended(_) | Phase::Completing(_));
     let first = job.phase.alloc().and_then(|alloc| alloc.nodes.first()).map(|first| first.node);
@@ -148,7 +149,7 @@ fn row(job: &Job, step: StepId, nodelist: String, tasks: u32) -> v1::AccountingR
     }
 }
 
-/// Takes in what a node has answered.
+/// Adds a node's answer to the steps.
 fn take(running: &mut BTreeMap<(Attempt, StepId), Running>, node: &Arc<str>, answer: v1::UsageAnswer) {
     for step in answer.steps {
         let Some(of) = step.attempt.map(attempt) else { continue };

@@ -1,4 +1,4 @@
-//! Job states as they change.
+//! Streams of job states as they change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,13 +20,13 @@ use super::{Desk, Listing};
 use crate::clock;
 use crate::watchers::Watch;
 
-/// Messages ahead of a slow reader, who sees only the last of several states then.
+/// Messages queued for a slow reader, which then sees only the last of several states.
 const AHEAD: usize = 16;
-/// Jobs that one request may watch.
+/// Largest number of jobs that one request may watch.
 const MOST: usize = 10_000;
 
-/// What a watcher was last told of a job: a hash, because one request may watch all tasks of large arrays, and names of
-/// nodes are long.
+/// The last state sent to a watcher, as a hash: one request may watch all tasks of large arrays, and node
+/// lists are long.
 #[derive(Clone, Copy, PartialEq)]
 struct Told {
     hash: u64,
@@ -43,8 +43,8 @@ impl Told {
 }
 
 impl Desk {
-    /// Every named job now, and again whenever its state, its nodes or the reason why it waits changes, until all have ended; of an
-    /// array every record.
+    /// Streams every named job, and again whenever its state, its nodes or its reason changes, until all have
+    /// ended. For an array, every record is sent.
     pub(super) fn watch(
         &self,
         caller: &Caller,
@@ -55,7 +55,7 @@ impl Desk {
             return Err(reject::bad_field(&BadField::new("job ids", problem)));
         }
         let ids: Vec<JobId> = ids.iter().copied().map(JobId).collect();
-        // Before the first look, so that nothing is missed between it and the second.
+        // Before the first look-up, so that no change is missed.
         let watch = self.watchers.watch(ids.clone());
         let sight = Sight::of(&self.replica.read(), caller);
         let unknown = |id: &JobId| {
@@ -72,7 +72,7 @@ impl Desk {
             tokio::select! {
                 () = desk.follow(ids, watch, &sight, &messages) => {}
                 () = desk.stop.wished() => {
-                    // A watcher that is gone need not be told.
+                    // A watcher that is gone needs no answer.
                     let _ = messages.send(Err(Status::unavailable("the controller is stopping"))).await;
                 }
                 () = messages.closed() => {}
@@ -107,8 +107,8 @@ impl Desk {
         }
     }
 
-    /// What is new of some of the jobs that a watcher named; those that have ended, or are forgotten, are no more among
-    /// the `open` ones.
+    /// Returns the changed jobs that a watcher named; jobs that have ended, or are forgotten, are removed
+    /// from `open`.
     fn news(
         &self,
         changed: &BTreeSet<JobId>,

@@ -1,8 +1,8 @@
-//! What the journal sustains: entries per second and commit latency, for batches of several sizes, alone and with
-//! snapshots and compaction beside them. Each entry has 1 KB, a blob of 6 KB and a request id.
+//! Throughput and commit latency of the journal, for batches of several sizes, alone and beside snapshots and
+//! compaction. Each entry has 1 KB, a blob of 6 KB and a request id.
 //!
-//! `cargo bench -p spurctld --bench journal [-- DIRECTORY [SECONDS [CHECKPOINT_MIB [LONG_LOG_MIB]]]]`: the directory decides
-//! which disk is measured.
+//! `cargo bench -p spurctld --bench journal [-- DIRECTORY [SECONDS [CHECKPOINT_MIB [LONG_LOG_MIB]]]]`: the
+//! directory decides which disk is measured.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -46,7 +46,7 @@ fn main() {
     }
 }
 
-/// Time to recover 100,000 entries without a snapshot.
+/// Measures the recovery of 100,000 entries without a snapshot.
 async fn recovery(directory: &Path, tuning: Tuning) -> Result<(), StoreError> {
     let path = fresh(directory).join("spur.db");
     let (journal, _) = Journal::open_with(&path, tuning).await?;
@@ -69,7 +69,7 @@ async fn recovery(directory: &Path, tuning: Tuning) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// An empty directory.
+/// Creates an empty directory.
 fn fresh(directory: &Path) -> PathBuf {
     let place = directory.join("journal-bench");
     let _ = fs::remove_dir_all(&place);
@@ -82,7 +82,7 @@ struct Case {
     count: u64,
     /// Batches under way at a time.
     depth: usize,
-    /// Whether snapshots and compaction run beside the commits.
+    /// True if snapshots and compaction run beside the commits.
     beside: bool,
     time: Duration,
     tuning: Tuning,
@@ -149,7 +149,7 @@ async fn finish(
     Ok(())
 }
 
-/// Snapshots of 64 MiB one after the other, and compaction up to each.
+/// Writes snapshots of 64 MiB one after the other, and compacts up to each.
 async fn keep_house(journal: Journal) -> Result<(), StoreError> {
     loop {
         let seq = *journal.committed().borrow();

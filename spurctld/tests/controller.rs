@@ -1,4 +1,4 @@
-//! The whole controller, over its own protocol: clients that ask, nodes that the tests play.
+//! Tests of the whole controller through its protocol: clients send requests, and the tests act as nodes.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 #[path = "controller/mod.rs"]
@@ -91,7 +91,7 @@ async fn a_request_that_is_repeated_is_served_once() {
     let mut ada = controller.client(ADA).await;
     assert_eq!(ada.submit(request(true)).await.unwrap().into_inner().job_id, first);
     assert_eq!(jobs(&mut ada, v1::JobFilter::default()).await.len(), 1);
-    // Whoever makes an id up twice harms nobody but himself.
+    // A request with a known id but without `retry` is a new one.
     let careless = ada.submit(request(false)).await.unwrap().into_inner().job_id;
     assert_ne!(careless, first);
     assert_eq!(jobs(&mut ada, v1::JobFilter::default()).await.len(), 2);
@@ -192,7 +192,7 @@ async fn a_node_is_who_its_connection_proves() {
     controller.stop().await;
 }
 
-/// The user that runs the tests.
+/// Returns the uid of the user who runs the tests.
 fn rustix_uid() -> u32 {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").unwrap().uid()
@@ -212,12 +212,12 @@ async fn only_known_nodes_are_let_in() {
     let states: Vec<(&str, &str)> =
         nodes.iter().map(|node| (node.name.as_str(), node.state.as_str())).collect();
     assert_eq!(states, [("n1", "unknown"), ("n2", "idle"), ("n3", "unknown"), ("n4", "unknown")]);
-    // A list is answered with those of it that there are.
+    // Names of the request that no node has are left out of the answer.
     let some = v1::ListNodesRequest { nodes: "n[2,9,1]".into(), ..v1::ListNodesRequest::default() };
     let mut stream = root.list_nodes(some).await.unwrap().into_inner();
     let nodes = stream.message().await.unwrap().unwrap().nodes;
     assert_eq!(nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["n1", "n2"]);
-    // A newer stream takes the place of the older one.
+    // A newer stream replaces the older one.
     let _newer = controller.welcome_node("n2").await;
     assert_eq!(node.order().await, None);
     controller.stop().await;
@@ -244,7 +244,7 @@ async fn a_running_job_is_cancelled_on_its_nodes() {
             exit: Some(v1::JobExit::default())
         }))
     );
-    // KillWait is two seconds here.
+    // The configuration sets KillWait to two seconds.
     assert_eq!(
         node.order().await,
         Some(Order::Terminate(v1::Terminate {
@@ -320,7 +320,7 @@ async fn accounting_remembers() {
     let id = submit(&mut ada, job("counted")).await;
     let attempt = node.launch().await.attempt.unwrap();
     node.finish(attempt, 0).await;
-    // Accounting follows at its own pace, but it loses nothing, not even over a restart.
+    // Accounting rows are written later than the commit, and survive a restart.
     let directory = controller.stop().await;
     let controller = Controller::start_in(directory).await;
     let mut ada = controller.client(ADA).await;
@@ -363,7 +363,7 @@ async fn whoever_waits_is_told_when_he_will_start() {
     }
     let nine = submit(&mut ada, v1::JobSpec { tasks: Some(9), ..job("nine") }).await;
     let filter = v1::JobFilter { states: vec!["PENDING".into()], ..v1::JobFilter::default() };
-    // Where only the head has a planned start, the others are asked for.
+    // By default only the first job may have a planned start; `starts` requests one for each job.
     let others = jobs(&mut ada, filter.clone()).await;
     assert!(others.iter().all(|job| job.id <= waiting[0] || job.start_time.is_none()), "{others:?}");
     let request =
@@ -374,7 +374,7 @@ async fn whoever_waits_is_told_when_he_will_start() {
     let starts: Vec<i64> = waiting.iter().map(|id| job(*id).start_time.unwrap()).collect();
     assert_eq!([starts[1] - starts[0], starts[2] - starts[1]], [600, 600]);
     assert_eq!(job(waiting[2]).planned_nodes, "n1");
-    // There are too few nodes in service for it.
+    // Too few nodes are in service for this job.
     assert_eq!((job(nine).start_time, job(nine).num_nodes), (None, 3));
     controller.stop().await;
 }
@@ -387,12 +387,12 @@ async fn a_node_that_falls_silent_loses_its_jobs() {
     let mut node = controller.welcome_node("n1").await;
     let id = submit(&mut ada, v1::JobSpec { requeue: Some(true), ..job("again") }).await;
     assert_eq!(node.launch().await.attempt, Some(v1::Attempt { job_id: id, restart: 0 }));
-    // No heartbeat is sent: the connection is cut off, and the node has to register anew.
+    // Without heartbeats the controller closes the connection, and the node must register again.
     while node.order().await.is_some() {}
     let mut other = controller.welcome_node("n2").await;
     assert_eq!(other.launch().await.attempt, Some(v1::Attempt { job_id: id, restart: 1 }));
     assert_eq!(job_of(&mut ada, id).await.restarts, 1);
-    // What is still alive there of the first attempt is not wanted any more.
+    // The node still runs the first attempt, which the controller then ends.
     let mut back = controller.node_holding("n1", &[v1::Attempt { job_id: id, restart: 0 }]).await;
     assert!(matches!(back.order().await, Some(Order::Welcome(_))));
     let Some(Order::Terminate(end)) = back.order().await else { panic!("the old attempt has to end") };

@@ -1,5 +1,5 @@
-//! A controller that is killed in the middle of its work: what it acknowledged is there afterwards, and a request that
-//! is repeated because its answer was lost is served once.
+//! A controller killed at work loses nothing that it acknowledged. A request repeated because its answer was
+//! lost is served once.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,11 +16,11 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 
 const ROUNDS: u32 = 2;
-/// Submissions of one round, and how many of them are answered before the controller is killed.
+/// Number of submissions in one round, and the number answered before the controller is killed.
 const SUBMISSIONS: u32 = 400;
 const ANSWERED: usize = 150;
 
-/// A controller in a process of its own.
+/// A controller in a separate process.
 struct Controller {
     process: Child,
     address: String,
@@ -39,7 +39,7 @@ impl Controller {
             let (_, rest) = line.split_once("ready address=")?;
             rest.split_whitespace().next().map(str::to_owned)
         });
-        // Nobody reads on, but the controller must be able to write on.
+        // The pipe is read on, so that the controller never blocks on a full one.
         std::thread::spawn(move || said.for_each(drop));
         Self { process, address: ready.expect("the controller says where it listens") }
     }
@@ -87,7 +87,7 @@ default = true
     path
 }
 
-/// The submission of that number in that round.
+/// Returns submission `number` of a round.
 fn submission(round: u32, number: u32, retry: bool) -> v1::SubmitRequest {
     let name = format!("r{round}-{number}");
     let mut id = [0; 16];
@@ -101,7 +101,7 @@ fn submission(round: u32, number: u32, retry: bool) -> v1::SubmitRequest {
     v1::SubmitRequest { job: Some(job), request_id: id.to_vec().into(), retry }
 }
 
-/// Submits a round and kills the controller in the middle of it; returns what was acknowledged, by number.
+/// Submits a round and kills the controller during it. Returns the acknowledged job ids by submission number.
 async fn interrupted(controller: Controller, round: u32) -> BTreeMap<u32, u32> {
     let mut client = controller.client().await;
     let requests = (0..SUBMISSIONS).map(move |number| submission(round, number, false));
@@ -115,7 +115,7 @@ async fn interrupted(controller: Controller, round: u32) -> BTreeMap<u32, u32> {
         };
     }
     controller.kill();
-    // What was on its way is acknowledged, too.
+    // Answers that were already sent are acknowledgements, too.
     while let Ok(Some(answer)) = answers.message().await {
         if let Some(Outcome::Submitted(done)) = answer.result {
             acknowledged.insert(acknowledged.len() as u32, done.job_id);

@@ -57,7 +57,7 @@ fn labelled<'a>(label: &'a str, names: &'a ByName) -> Vec<([(&'a str, &'a str); 
     names.iter().map(|(name, counts)| ([(label, &**name)], *counts)).collect()
 }
 
-/// Whether the nodes of jobs are counted as well; Slurm has no such sum for partitions.
+/// Sums to report; Slurm sums the nodes of jobs too, except for partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
     All,

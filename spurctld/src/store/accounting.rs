@@ -1,8 +1,8 @@
 //! Accounting: one row per run of a job, one per step, for `sacct` and for reports.
 //!
-//! It has a database of its own and is fed with committed entries by a consumer that may lag. The rows and the
-//! sequence number they reach become durable together, so after a restart the feed goes on exactly where it ended:
-//! no row is lost and none is written from the same entry twice.
+//! Accounting is a database of its own, fed with committed entries by a consumer that may lag. Rows and the
+//! sequence number that they reach become durable together. So after a restart the feed continues exactly
+//! where it ended: no row is lost, and no entry is applied twice.
 
 mod query;
 
@@ -12,12 +12,12 @@ pub(super) use query::{LIST, restrict, restrict_events, runs};
 
 use super::{Place, StoreError, postgres, sqlite};
 
-/// One run of a job: from its submission or requeue to its end. Times are seconds since the epoch.
+/// One run of a job: from its submission or requeue to its end. Times are seconds since the Unix epoch.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRow {
     /// Job id. With `restarts` it is the key of the row.
     pub job_id: u32,
-    /// How many times the job had been requeued before this run.
+    /// Number of requeues of the job before this run.
     pub restarts: u32,
     /// Job id of the array as a whole.
     pub array_job_id: Option<u32>,
@@ -43,7 +43,7 @@ pub struct JobRow {
     pub account: String,
     /// Workload characterization key.
     pub wckey: String,
-    /// Partition it ran in, or those it waits for.
+    /// Partition in which the job ran, or those that a pending job asks for.
     pub partition: String,
     /// Quality of service.
     pub qos: String,
@@ -51,53 +51,53 @@ pub struct JobRow {
     pub reservation: String,
     /// State in Slurm's word: `PENDING`, `RUNNING`, `COMPLETED`, `CANCELLED`, …
     pub state: String,
-    /// Who cancelled it, if someone did.
+    /// User id of the user who cancelled the job.
     pub cancelled_by: Option<u32>,
     /// Reason of the state, in Slurm's word.
     pub reason: String,
     /// Exit code of the batch script or allocation.
     pub exit_code: u32,
-    /// Signal that ended it, 0 for none.
+    /// Signal that ended the batch script or allocation, 0 for none.
     pub exit_signal: u32,
-    /// Highest exit code of its steps.
+    /// Highest exit code of the job's steps.
     pub derived_exit_code: u32,
-    /// Signal of the same step.
+    /// Signal of the same step, 0 for none.
     pub derived_exit_signal: u32,
-    /// Submission.
+    /// Time of submission.
     pub submitted: i64,
-    /// When nothing but resources and priority kept it waiting any more.
+    /// Time from which on the job waited for resources and priority only.
     pub eligible: Option<i64>,
     /// Start of this run.
     pub started: Option<i64>,
     /// End of this run.
     pub ended: Option<i64>,
-    /// Seconds during which it was suspended.
+    /// Seconds for which the run was suspended.
     pub suspended_secs: i64,
-    /// Time limit in seconds; none is unlimited.
+    /// Time limit in seconds; `None` for unlimited.
     pub time_limit_secs: Option<i64>,
-    /// Priority at its start.
+    /// Priority at the start.
     pub priority: u32,
-    /// Nodes asked for, at least.
+    /// Least number of nodes asked for.
     pub req_nodes: u32,
-    /// CPUs asked for.
+    /// Number of CPUs asked for.
     pub req_cpus: u32,
-    /// Memory asked for, in MiB, of each node or of each CPU.
+    /// Memory asked for in MiB, on each node or for each CPU.
     pub req_memory_mb: i64,
-    /// Whether it is that of each CPU.
+    /// True if the memory is for each CPU, false if on each node.
     pub req_memory_per_cpu: bool,
     /// Trackable resources asked for, as Slurm writes them.
     pub req_tres: String,
-    /// Nodes allocated.
+    /// Number of nodes allocated.
     pub alloc_nodes: u32,
-    /// CPUs allocated.
+    /// Number of CPUs allocated.
     pub alloc_cpus: u32,
     /// Trackable resources allocated, as Slurm writes them.
     pub alloc_tres: String,
-    /// Nodes allocated, as a hostlist.
+    /// Allocated nodes, as a hostlist.
     pub node_list: String,
     /// Features asked for.
     pub constraints: String,
-    /// Licences asked for.
+    /// Licenses asked for.
     pub licenses: String,
     /// Working directory.
     pub work_dir: String,
@@ -109,50 +109,50 @@ pub struct JobRow {
     pub admin_comment: String,
     /// Comment of the system.
     pub system_comment: String,
-    /// Where standard input comes from.
+    /// File of standard input.
     pub std_in: String,
-    /// Where standard output goes.
+    /// File of standard output.
     pub std_out: String,
-    /// Where standard error goes.
+    /// File of standard error.
     pub std_err: String,
 }
 
-/// One step of one run of a job.
+/// One step of one run of a job. Times are seconds since the Unix epoch.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepRow {
     /// Job id. With `restarts` and `step_id` it is the key of the row.
     pub job_id: u32,
     /// Run of the job, as [`JobRow::restarts`].
     pub restarts: u32,
-    /// Step number; the owner numbers the batch, external and interactive steps below zero.
+    /// Step number; batch, external and interactive steps have negative numbers.
     pub step_id: i64,
     /// Step name.
     pub name: String,
     /// State in Slurm's word.
     pub state: String,
-    /// The user who ended it, if somebody did.
+    /// User id of the user who ended the step early.
     pub cancelled_by: Option<u32>,
     /// Exit code.
     pub exit_code: u32,
-    /// Signal that ended it, 0 for none.
+    /// Signal that ended the step, 0 for none.
     pub exit_signal: u32,
-    /// Start.
+    /// Start of the step.
     pub started: Option<i64>,
-    /// End.
+    /// End of the step.
     pub ended: Option<i64>,
-    /// Seconds during which it was suspended.
+    /// Seconds for which the step was suspended.
     pub suspended_secs: i64,
-    /// Nodes allocated.
+    /// Number of nodes allocated.
     pub alloc_nodes: u32,
-    /// CPUs allocated.
+    /// Number of CPUs allocated.
     pub alloc_cpus: u32,
     /// Trackable resources allocated.
     pub alloc_tres: String,
-    /// Tasks.
+    /// Number of tasks.
     pub tasks: u32,
     /// Nodes, as a hostlist.
     pub node_list: String,
-    /// How tasks were laid out.
+    /// Distribution of the tasks, in Slurm's word.
     pub layout: String,
     /// User CPU time in microseconds.
     pub user_cpu_us: i64,
@@ -164,11 +164,11 @@ pub struct StepRow {
     pub max_vmsize_bytes: i64,
     /// Command line.
     pub submit_line: String,
-    /// What its tasks used, as JSON ([`Usage`](spur_core::model::usage::Usage)); empty where that is not known.
+    /// Usage of the tasks as JSON ([`Usage`](spur_core::model::usage::Usage)); empty if not known.
     pub usage: String,
 }
 
-/// The end of a run of which accounting has none, and of which nobody will say more.
+/// The end of a run that has none in accounting and that will get no other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Closing {
     /// Job id.
@@ -177,52 +177,53 @@ pub struct Closing {
     pub restarts: u32,
     /// State in Slurm's word.
     pub state: &'static str,
-    /// The end, in seconds since the epoch; never before the run's submission, eligibility and start.
+    /// The end, in seconds since the Unix epoch; never before the run's submission, eligibility and start.
     pub ended: i64,
 }
 
-/// Why a node is out of service.
+/// The state and the reason of a node that is out of service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outage {
-    /// Slurm's words for its state: `DOWN`, `DOWN*`, `DRAIN`, `DOWN+DRAIN`.
+    /// Slurm's words for the state: `DOWN`, `DOWN*`, `DRAIN`, `DOWN+DRAIN`.
     pub state: String,
-    /// The reason, for people.
+    /// The reason, for users.
     pub reason: String,
-    /// The name of the user who took it out of service.
+    /// Name of the user who took the node out of service.
     pub user: String,
 }
 
-/// A node has gone out of service, or has come back.
+/// A change of a node: out of service, or back in service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeChange {
-    /// The name of the node.
+    /// Name of the node.
     pub node: String,
-    /// When, in seconds since the epoch.
+    /// Time of the change, in seconds since the Unix epoch.
     pub at: i64,
-    /// Why it is out of service; `None`: it is in service.
+    /// The outage that begins; `None` if the node is back in service.
     pub outage: Option<Outage>,
-    /// Whether this happened now. Otherwise it counts only if the database has no event of the node without an end.
+    /// True if the change happens now. Otherwise it counts only if the database has no open event of the
+    /// node.
     pub is_new: bool,
 }
 
 /// A time during which a node was out of service.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeEvent {
-    /// The name of the node.
+    /// Name of the node.
     pub node: String,
-    /// Its beginning, in seconds since the epoch.
+    /// The beginning, in seconds since the Unix epoch.
     pub started: i64,
-    /// Its end; `None` if the node is still out of service.
+    /// The end, in seconds since the Unix epoch; `None` if the node is still out of service.
     pub ended: Option<i64>,
-    /// As [`Outage::state`].
+    /// The state, as in [`Outage::state`].
     pub state: String,
-    /// As [`Outage::reason`].
+    /// The reason, as in [`Outage::reason`].
     pub reason: String,
-    /// As [`Outage::user`].
+    /// The user, as in [`Outage::user`].
     pub user: String,
 }
 
-/// The events that are asked for: those that fit every field that is set, in ascending order of beginning and node.
+/// A selection of events by every field that is set, in ascending order of beginning and node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventQuery {
     /// Events that had not ended before this time.
@@ -231,63 +232,64 @@ pub struct EventQuery {
     pub before: Option<i64>,
     /// Only events without an end.
     pub open: bool,
-    /// Only events after the one of this beginning, node and state: the last one of the page before.
+    /// Only events after the one with this beginning, node and state: the last one of the previous page.
     pub after: Option<(i64, String, String)>,
 }
 
-/// Which jobs are asked for: those that fit every field that is not empty, in ascending order of (job id, restarts).
+/// A selection of jobs by every field that is not empty, in ascending order of (job id, restarts).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Query {
-    /// Job ids; an array's id asks for all its tasks, a heterogeneous job's for all its components.
+    /// Job ids; an array's id selects all its tasks, a heterogeneous job's id all its components.
     pub job_ids: Vec<u32>,
-    /// User ids; with names, either.
+    /// User ids; with user names, either may match.
     pub uids: Vec<u32>,
     /// User names.
     pub users: Vec<String>,
-    /// The only user of whom anything is said, whoever else is asked for.
+    /// The only user whose jobs are returned, whatever the other fields select.
     pub only: Option<u32>,
-    /// Accounts.
+    /// Names of accounts.
     pub accounts: Vec<String>,
-    /// Partitions.
+    /// Names of partitions.
     pub partitions: Vec<String>,
-    /// Qualities of service.
+    /// Names of QOS.
     pub qos: Vec<String>,
     /// Job names.
     pub names: Vec<String>,
-    /// States, in Slurm's words. With one of the times below, jobs that were in one of them at some time between both.
+    /// States, in Slurm's words. With one of the times below: jobs that were in one of the states at some
+    /// time between both.
     pub states: Vec<String>,
     /// Jobs that had not ended before this time.
     pub not_before: Option<i64>,
     /// Jobs that were eligible or running before this time.
     pub before: Option<i64>,
-    /// Only rows after this (job id, restarts): the last one of the page before.
+    /// Only rows after this (job id, restarts): the last one of the previous page.
     pub after: Option<(u32, u32)>,
-    /// Rows in the page at most; 0 is [`Query::PAGE`].
+    /// Largest number of rows in the page; 0 for [`Query::PAGE`].
     pub limit: u32,
     /// Only the last run of each job, not those that a requeue ended.
     pub last_run_only: bool,
-    /// Only runs that have no end.
+    /// Only runs without an end.
     pub open: bool,
 }
 
 impl Query {
-    /// Rows in a page unless [`Query::limit`] says otherwise.
+    /// Number of rows in a page without [`Query::limit`].
     pub const PAGE: u32 = 1000;
-    /// Bytes of text after which a page is full.
+    /// Bytes of text beyond which a page is full.
     pub const PAGE_BYTES: usize = 4 << 20;
 }
 
-/// Rows that were asked for, in their order.
+/// Selected rows, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Page {
-    /// These.
+    /// The rows.
     pub rows: Vec<JobRow>,
-    /// Whether there may be others behind them.
+    /// True if more rows may follow.
     pub more: bool,
 }
 
 impl JobRow {
-    /// How long all of its texts are that somebody else than this controller wrote.
+    /// Returns the length of all texts that did not originate in the controller, in bytes.
     #[must_use]
     pub fn text_bytes(&self) -> usize {
         [
@@ -317,7 +319,7 @@ impl JobRow {
     }
 }
 
-/// The accounting database. Clones share it.
+/// The accounting database, in SQLite or PostgreSQL. Clones share the connections.
 #[derive(Clone)]
 pub struct Accounting {
     database: Database,
@@ -329,7 +331,7 @@ enum Database {
     Postgres(postgres::accounting::Database),
 }
 
-/// Asks whichever database there is.
+/// Calls the same method on the SQLite or the PostgreSQL database.
 macro_rules! ask {
     ($accounting:expr, $database:ident => $question:expr) => {
         match &$accounting.database {
@@ -340,10 +342,10 @@ macro_rules! ask {
 }
 
 impl Accounting {
-    /// Opens the database at `place`, whose file is created if need be.
+    /// Opens the database at `place` and creates a missing file.
     ///
     /// # Errors
-    /// [`StoreError::NewerSchema`], [`StoreError::Damaged`], and what the disk or the database refuses.
+    /// [`StoreError::NewerSchema`], [`StoreError::Damaged`], or an error of the disk or the database.
     pub async fn open(place: impl Into<Place>) -> Result<Self, StoreError> {
         let database = match place.into() {
             Place::File(path) => Database::Sqlite(sqlite::accounting::Database::open(&path).await?),
@@ -354,36 +356,39 @@ impl Accounting {
         Ok(Self { database })
     }
 
-    /// The last entry of the journal that the rows take account of; 0 in a new database. It is durable.
+    /// Returns the number of the last journal entry that the rows include; 0 in a new database.
     ///
     /// # Errors
-    /// What the database refuses.
+    /// Fails if the database refuses.
     pub async fn reached(&self) -> Result<u64, StoreError> {
         ask!(self, database => database.reached())
     }
 
-    /// The largest job number in it; 0 without one.
+    /// Returns the largest job number in the rows; 0 without rows.
     ///
     /// # Errors
-    /// What the database refuses.
+    /// Fails if the database refuses.
     pub async fn last_job(&self) -> Result<u32, StoreError> {
         ask!(self, database => database.last_job())
     }
 
-    /// Follows a journal that ends at entry `last` and is an old copy of the one that the rows are from; all rows stay. One
-    /// that has not got so far stays where it is.
+    /// Lets accounting follow a journal that ends at entry `last` and is an old copy of the previous one; all
+    /// rows stay.
+    ///
+    /// Accounting that has not reached `last` is not changed.
     ///
     /// # Errors
-    /// What the database refuses.
+    /// Fails if the database refuses.
     pub async fn rewind(&self, last: u64) -> Result<(), StoreError> {
         ask!(self, database => database.rewind(last))
     }
 
-    /// Writes rows, each in the place of the one with its key, and the entry they reach, at once and durably.
+    /// Writes rows and the entry that they reach, atomically and durably. A row replaces the one with its
+    /// key.
     ///
     /// # Errors
-    /// [`StoreError::OutOfOrder`] if `reached` lies before what has been reached, and what the database refuses.
-    /// Nothing is written then.
+    /// [`StoreError::OutOfOrder`] if `reached` lies before the entry that was reached; otherwise the
+    /// database's refusal. Nothing is written then.
     pub async fn write(
         &self,
         reached: u64,
@@ -393,51 +398,52 @@ impl Accounting {
         ask!(self, database => database.write(reached, jobs, steps))
     }
 
-    /// Gives runs that have no end, and their steps that have none, the one that is said. Others stay as they are.
-    /// Returns how many runs that were.
+    /// Closes runs without an end, and their open steps. Other runs stay as they are. Returns the number of
+    /// closed runs.
     ///
     /// # Errors
-    /// What the database refuses. Nothing is written then.
+    /// Fails if the database refuses; nothing is written then.
     pub async fn close_runs(&self, closings: &[Closing]) -> Result<u64, StoreError> {
         ask!(self, database => database.close_runs(closings))
     }
 
-    /// Ends the open event of each node and begins a new one where the node is out of service, in the order given.
+    /// Ends the open event of each node, and begins a new one for a node that is out of service, in the order
+    /// given.
     ///
     /// # Errors
-    /// What the database refuses. Nothing is written then.
+    /// Fails if the database refuses; nothing is written then.
     pub async fn change_nodes(&self, changes: &[NodeChange]) -> Result<(), StoreError> {
         ask!(self, database => database.change_nodes(changes))
     }
 
-    /// At most [`Query::PAGE`] events of nodes.
+    /// Returns at most [`Query::PAGE`] events of nodes.
     ///
     /// # Errors
-    /// What the database refuses.
+    /// Fails if the database refuses.
     pub async fn node_events(&self, query: &EventQuery) -> Result<Vec<NodeEvent>, StoreError> {
         ask!(self, database => database.node_events(query))
     }
 
-    /// A page of jobs: as many as the limit says, or as fill it.
+    /// Returns the next page of jobs that match `query`.
     ///
     /// # Errors
-    /// What the database refuses.
+    /// Fails if the database refuses.
     pub async fn jobs(&self, query: &Query) -> Result<Page, StoreError> {
         ask!(self, database => database.jobs(query))
     }
 
-    /// The steps of the given runs (job id, restarts), in ascending order of run and step.
+    /// Returns the steps of the given runs (job id, restarts), in ascending order of run and step.
     ///
     /// # Errors
-    /// What the database refuses.
+    /// Fails if the database refuses.
     pub async fn steps(&self, runs: &[(u32, u32)]) -> Result<Vec<StepRow>, StoreError> {
         ask!(self, database => database.steps(runs))
     }
 
-    /// Closes the database for all clones: what is asked later gets [`StoreError::Stopped`] or what the database says.
+    /// Closes the database for all clones; later calls fail, e.g. with [`StoreError::Stopped`].
     ///
     /// # Errors
-    /// What the database refuses. All that was written is durable nevertheless.
+    /// Fails if the database refuses; everything written before is durable nevertheless.
     pub async fn close(&self) -> Result<(), StoreError> {
         ask!(self, database => database.close())
     }

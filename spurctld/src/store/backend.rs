@@ -1,4 +1,4 @@
-//! What both backends give to the rest of the store: an open journal taken apart, and recovery.
+//! The interface of both backends to the rest of the store: an open journal in parts, and recovery.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -10,31 +10,31 @@ use super::{
     postgres, sqlite,
 };
 
-/// Batches that may wait for the commit under way. Those that wait together are committed together.
+/// Capacity of the queue of batches behind the commit under way. Batches that wait are committed together.
 pub(super) const QUEUED_BATCHES: usize = 64;
-/// Batches that wait are added to a commit until it has this many bytes of content: half of it costs 2 us a job more
-/// of a stream, twice as much saves nothing.
+/// Bytes of content up to which waiting batches are added to a commit. With half of it, a stream of jobs
+/// costs 2 us more per job; twice as much saves nothing.
 const GROUP_BYTES: usize = 1 << 20;
 
-/// A batch and the one who waits for it.
+/// A batch, and the receiver of its outcome.
 pub(super) struct Submission {
     pub(super) batch: Batch,
     pub(super) done: oneshot::Sender<Result<Committed, StoreError>>,
 }
 
-/// An order to compact and the one who waits for it.
+/// An order to compact, and the receiver of its outcome.
 pub(super) struct Compaction {
     pub(super) retention: Retention,
     pub(super) done: oneshot::Sender<Compacted>,
 }
 
-/// What a writer is fed from. It ends when the batches do.
+/// The queues of a writer, which ends when the queue of batches does.
 pub(super) struct Queues {
     pub(super) batches: mpsc::Receiver<Submission>,
     pub(super) compactions: mpsc::Receiver<Compaction>,
 }
 
-/// Refuses the batches of `group`, which could not be committed, and all that wait behind them.
+/// Refuses the batches of `group`, which could not be committed, and all batches behind them.
 pub(super) fn refuse(
     batches: &mut mpsc::Receiver<Submission>,
     mut group: Vec<Submission>,
@@ -45,12 +45,12 @@ pub(super) fn refuse(
         group.push(submission);
     }
     for submission in group {
-        // Whoever does not wait any more need not be told.
+        // The submitter may have given up.
         let _ = submission.done.send(Err(error.clone()));
     }
 }
 
-/// Puts those together that wait together.
+/// Collects the batches that are committed together.
 pub(super) fn gather(first: Submission, queue: &mut mpsc::Receiver<Submission>, group: &mut Vec<Submission>) {
     let mut bytes = first.batch.size();
     group.push(first);
@@ -61,7 +61,8 @@ pub(super) fn gather(first: Submission, queue: &mut mpsc::Receiver<Submission>, 
     }
 }
 
-/// Checks that entries continue the journal after `last` in this epoch; returns the number of the last one.
+/// Checks that entries continue the journal after `last` in this epoch, and returns the number of the last
+/// one.
 pub(super) fn check_order<'a>(
     mut last: u64,
     epoch: u64,
@@ -80,7 +81,7 @@ pub(super) fn check_order<'a>(
     Ok(last)
 }
 
-/// An open journal, taken apart for the handle that the rest of the controller holds.
+/// The parts of an open journal.
 pub(super) struct Opened {
     pub(super) epoch: u64,
     /// The random name of the journal.
@@ -107,7 +108,7 @@ pub(super) enum Reader {
 }
 
 impl Reader {
-    /// The database, for messages.
+    /// Returns the database's path or URL, for messages.
     pub(super) fn path(&self) -> &Path {
         match self {
             Reader::Sqlite(reader) => reader.path(),
@@ -115,7 +116,7 @@ impl Reader {
         }
     }
 
-    /// The entries after `after`, about a megabyte of them, each with the checksum that it was written with.
+    /// Returns a page of about a megabyte of entries after `after`, each with its checksum verified.
     pub(super) async fn page(&self, after: u64) -> Result<Vec<Entry>, StoreError> {
         match self {
             Reader::Sqlite(reader) => reader.page(after).await,
@@ -123,7 +124,7 @@ impl Reader {
         }
     }
 
-    /// See [`Journal::entries`](super::Journal::entries).
+    /// Implements [`Journal::entries`](super::Journal::entries).
     pub(super) async fn entries(&self, after: u64) -> Result<Vec<Entry>, StoreError> {
         let page = self.page(after).await?;
         match page.windows(2).find(|pair| pair[1].seq != pair[0].seq + 1) {
@@ -134,7 +135,7 @@ impl Reader {
         }
     }
 
-    /// See [`Journal::blob`](super::Journal::blob).
+    /// Implements [`Journal::blob`](super::Journal::blob).
     pub(super) async fn blob(&self, id: u64) -> Result<Option<Vec<u8>>, StoreError> {
         match self {
             Reader::Sqlite(reader) => reader.blob(id).await,
@@ -142,7 +143,7 @@ impl Reader {
         }
     }
 
-    /// See [`Journal::request`](super::Journal::request).
+    /// Implements [`Journal::request`](super::Journal::request).
     pub(super) async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError> {
         match self {
             Reader::Sqlite(reader) => reader.request(id).await,
@@ -173,15 +174,15 @@ pub(super) enum Chunks {
     Postgres(postgres::Chunks),
 }
 
-/// Recovery under way: first the snapshot, then the entries after it, each of them checked to follow the last.
+/// A recovery under way: first the snapshot, then the entries after it, each of which has to follow the last.
 pub(super) struct Recovery {
     reader: Reader,
     chunks: Option<Chunks>,
-    /// Last entry given out, or covered by the snapshot.
+    /// The last entry that was returned, or that the snapshot covers.
     seq: u64,
-    /// Epoch of that entry.
+    /// The epoch of that entry.
     epoch: u64,
-    /// Last entry of the journal when it was opened.
+    /// The last entry of the journal when it was opened.
     last: u64,
 }
 
@@ -190,7 +191,7 @@ impl Recovery {
         Self { reader, chunks, seq: snapshot_seq, epoch: 0, last }
     }
 
-    /// See [`Recovered::next_chunk`](super::Recovered::next_chunk).
+    /// Implements [`Recovered::next_chunk`](super::Recovered::next_chunk).
     pub(super) async fn next_chunk(&mut self) -> Result<Option<SnapshotChunk>, StoreError> {
         match &mut self.chunks {
             Some(Chunks::Sqlite(chunks)) => chunks.next().await,
@@ -199,7 +200,7 @@ impl Recovery {
         }
     }
 
-    /// See [`Recovered::next_entries`](super::Recovered::next_entries).
+    /// Implements [`Recovered::next_entries`](super::Recovered::next_entries).
     pub(super) async fn next_entries(&mut self) -> Result<Vec<Entry>, StoreError> {
         if self.seq >= self.last {
             return Ok(Vec::new());

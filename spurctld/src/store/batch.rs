@@ -1,13 +1,13 @@
-//! What one commit carries: entries of the journal, blobs, and the request ids that must not be served twice.
+//! The content of one commit: entries of the journal, blobs, and ids of handled requests.
 
 use bytes::Bytes;
 
 use super::StoreError;
 
-/// Largest blob the store takes, in bytes. Larger than any script or environment that a submission may carry.
+/// Largest blob that the store accepts, in bytes; larger than any script or environment of a submission.
 pub const MAX_BLOB_BYTES: usize = 16 << 20;
 
-/// Largest id a blob may have: the low byte of the key under which a part is stored counts the parts.
+/// Largest id of a blob: the low byte of the key of a stored part counts the parts.
 pub const MAX_BLOB_ID: u64 = (1 << 55) - 1;
 
 /// One row of the journal.
@@ -15,16 +15,16 @@ pub const MAX_BLOB_ID: u64 = (1 << 55) - 1;
 pub struct Entry {
     /// Position in the journal, from 1, without gaps.
     pub seq: u64,
-    /// Epoch of the controller that wrote it: [`Journal::epoch`](super::Journal::epoch) at the time.
+    /// Epoch of the controller that wrote the entry: [`Journal::epoch`](super::Journal::epoch) at the time.
     pub epoch: u64,
-    /// When, on the owner's clock. The store keeps the number and does not read it.
+    /// Time of the entry on the owner's clock, which the store does not interpret.
     pub at: i64,
     /// The self-describing event (JSON).
     pub body: Vec<u8>,
 }
 
 impl Entry {
-    /// CRC-32 over everything: what is read back with another one is damaged.
+    /// Returns the CRC-32 of all fields; an entry that is read back with another one is damaged.
     pub(super) fn checksum(&self) -> u32 {
         let mut sum = crc32fast::Hasher::new();
         sum.update(&self.seq.to_le_bytes());
@@ -35,28 +35,29 @@ impl Entry {
     }
 }
 
-/// Content too large to live in memory or in an entry: a batch script, an environment.
+/// Content too large for memory or an entry: a batch script, an environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blob {
-    /// Chosen by the owner, at most [`MAX_BLOB_ID`], never used twice. Ascending ids are stored fastest.
+    /// Id that the owner chooses, at most [`MAX_BLOB_ID`], never used twice. Ascending ids are stored
+    /// fastest.
     pub id: u64,
-    /// At most [`MAX_BLOB_BYTES`].
+    /// Content, at most [`MAX_BLOB_BYTES`].
     pub body: Bytes,
 }
 
 /// The UUID under which a client sent a request.
 pub type RequestId = [u8; 16];
 
-/// The memory of a request that changed something: a client that sends it again gets the same reply.
+/// A handled request that changed something: a client that repeats it gets the same reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// What the client called it.
+    /// The client's id of the request.
     pub id: RequestId,
-    /// User who sent it: an id is only good for the one who made it up.
+    /// User who sent the request: an id is only valid for its user.
     pub uid: u32,
-    /// Entry after which the reply may be given.
+    /// Entry after which the reply may be sent.
     pub seq: u64,
-    /// When, on the clock of [`Entry::at`]. Decides how long it is kept.
+    /// Time of the request on the clock of [`Entry::at`], which decides when it is dropped.
     pub at: i64,
     /// The reply, as the owner encodes it.
     pub reply: Vec<u8>,
@@ -65,19 +66,19 @@ pub struct Request {
 /// Everything that becomes durable at once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// Entries that follow the last one handed in, in order.
+    /// Entries that follow the last submitted one, in order.
     pub entries: Vec<Entry>,
-    /// Blobs the entries refer to.
+    /// Blobs that the entries refer to.
     pub blobs: Vec<Blob>,
-    /// Requests the entries answer. An id that is there already keeps its first answer: a client that makes one up
-    /// twice harms nobody but itself.
+    /// Requests that the entries answer. An existing id keeps its first answer; a client that uses an id
+    /// twice harms only itself.
     pub requests: Vec<Request>,
-    /// Ids of blobs that nothing refers to any more; compaction takes their space back.
+    /// Ids of blobs that are no longer referenced; compaction deletes them.
     pub released: Vec<u64>,
 }
 
 impl Batch {
-    /// Whether there is nothing to commit.
+    /// True if there is nothing to commit.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
             && self.blobs.is_empty()
@@ -85,7 +86,7 @@ impl Batch {
             && self.released.is_empty()
     }
 
-    /// Refuses what the store could not hold, before anything is queued.
+    /// Refuses content that the store cannot hold, before anything is queued.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         for blob in &self.blobs {
             if blob.body.len() > MAX_BLOB_BYTES {
@@ -104,7 +105,7 @@ impl Batch {
         }
     }
 
-    /// Bytes of content, a lower bound of what the commit writes.
+    /// Returns the bytes of content, a lower bound of what the commit writes.
     pub(crate) fn size(&self) -> usize {
         let entries: usize = self.entries.iter().map(|entry| entry.body.len()).sum();
         let blobs: usize = self.blobs.iter().map(|blob| blob.body.len()).sum();
@@ -113,9 +114,9 @@ impl Batch {
     }
 }
 
-/// What is known once a batch is durable.
+/// The outcome of a durable batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Committed {
-    /// The last entry that is durable; everything before it is too.
+    /// The last durable entry; all earlier entries are durable, too.
     pub seq: u64,
 }

@@ -1,4 +1,4 @@
-//! Why the store could not do what it was asked.
+//! Failures of the store.
 
 use std::error::Error;
 use std::io;
@@ -7,37 +7,37 @@ use std::sync::Arc;
 
 use super::{MAX_BLOB_BYTES, MAX_BLOB_ID};
 
-/// A failure of the store. From a commit every one of them is final: the journal takes no further batch, and the
-/// owner must end the process.
+/// A failure of the store. After a failed commit the journal accepts no further batch, and the owner must end
+/// the process.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// Another process holds the lock.
+    /// Another process holds the lock of an SQLite database.
     #[error(
         "{} is in use by another controller ({}): stop that one, or give this one a state of its own",
         path.display(), holder(*pid)
     )]
     InUse {
-        /// The database: its file, or its URL.
+        /// Path of the database.
         path: PathBuf,
-        /// The process that holds the lock, where it left its number.
+        /// Id of the process that holds the lock, if it is recorded.
         pid: Option<u32>,
     },
-    /// Another controller holds the lease of a database.
+    /// Another controller holds the lease of a PostgreSQL database.
     #[error(
         "{} is in use by another controller (at {address}): stop that one, or give this one a state of its own", path.display()
     )]
     Leased {
-        /// The database.
+        /// URL of the database.
         path: PathBuf,
-        /// Where the other controller is reached.
+        /// Address of the other controller.
         address: String,
     },
-    /// Another controller has taken the lease of the database.
+    /// Another controller has taken over the lease of the database.
     #[error("another controller leads {} (epoch {epoch}): this one commits and answers nothing more", path.display())]
     Fenced {
-        /// The database.
+        /// URL of the database.
         path: PathBuf,
-        /// The other's epoch.
+        /// Epoch of the other controller.
         epoch: u64,
     },
     /// The database has become an older copy of itself.
@@ -46,14 +46,14 @@ pub enum StoreError {
          that lacked the end", path.display()
     )]
     WentBack {
-        /// The database.
+        /// URL of the database.
         path: PathBuf,
-        /// The last entry that was confirmed.
+        /// The last confirmed entry.
         confirmed: u64,
-        /// The last entry that is there.
+        /// The last entry that the database has.
         found: u64,
     },
-    /// Something is where a journal or a copy is to be written.
+    /// The place where a journal or a copy is to be written is not empty.
     #[error("{} is not empty: nothing is written over; name another place, or remove what is there", path.display())]
     NotEmpty {
         /// The database or directory.
@@ -62,58 +62,58 @@ pub enum StoreError {
     /// The database cannot keep the store's promises.
     #[error("{} cannot hold the state: {what}", path.display())]
     Unsafe {
-        /// The database.
+        /// URL of the database.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with the database.
         what: String,
     },
-    /// The schema is one that this program does not know.
+    /// The schema is newer than this program.
     #[error(
         "{} has schema {found}, written by a newer Spur; this one knows schemas up to {known}: start the newer \
          program", path.display()
     )]
     NewerSchema {
-        /// The database.
+        /// Path or URL of the database.
         path: PathBuf,
-        /// Schema found in it.
+        /// The schema of the database.
         found: i64,
-        /// Newest schema known here.
+        /// The newest schema that this program knows.
         known: i64,
     },
     /// The disk is full.
     #[error("no space is left for {}: nothing can be acknowledged until there is room on its file system", path.display())]
     DiskFull {
-        /// The database.
+        /// Path or URL of the database.
         path: PathBuf,
     },
     /// A file operation outside the database failed.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried, as a verb.
+        /// The operation, as a verb.
         action: &'static str,
-        /// On which file or directory.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: Arc<io::Error>,
     },
     /// The database refused an operation.
     #[error("cannot {action} {}", path.display())]
     Database {
-        /// What was tried, as a verb.
+        /// The operation, as a verb.
         action: &'static str,
-        /// The database.
+        /// Path or URL of the database.
         path: PathBuf,
-        /// What the database said.
+        /// The database's error.
         #[source]
         source: Arc<dyn Error + Send + Sync>,
     },
     /// The content of the store contradicts itself.
     #[error("{} is damaged: {what}", path.display())]
     Damaged {
-        /// The database or snapshot.
+        /// Path or URL of the database or snapshot.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The contradiction.
         what: String,
     },
     /// The end of the store is missing.
@@ -123,9 +123,9 @@ pub enum StoreError {
          from entry {last}, without the jobs of later ones", path.display()
     )]
     Shortened {
-        /// The database.
+        /// Path of the database.
         path: PathBuf,
-        /// The last entry there is.
+        /// The last existing entry.
         last: u64,
         /// The last entry that is known to have been acknowledged.
         acknowledged: u64,
@@ -133,55 +133,55 @@ pub enum StoreError {
     /// The entries of a batch do not continue the journal.
     #[error("entry {found} was handed in where entry {expected} comes next")]
     OutOfOrder {
-        /// The sequence number that comes next.
+        /// The expected sequence number.
         expected: u64,
-        /// The one that came.
+        /// The sequence number of the entry.
         found: u64,
     },
-    /// An entry carries an epoch other than the journal's.
+    /// An entry has an epoch other than the journal's.
     #[error("entry {seq} carries epoch {found}, the journal is open in epoch {expected}")]
     WrongEpoch {
         /// The entry.
         seq: u64,
-        /// The epoch of this journal.
+        /// The epoch of the journal.
         expected: u64,
-        /// The one the entry carries.
+        /// The epoch of the entry.
         found: u64,
     },
-    /// A blob id is in the store already.
+    /// A blob or an entry exists already.
     #[error("a {what} of this batch is in the journal already")]
     Duplicate {
         /// `blob id` or `entry`.
         what: &'static str,
     },
-    /// Entries that were asked for have been deleted.
+    /// The requested entries have been deleted.
     #[error("entry {wanted} has been deleted by compaction, the first one left is {first}")]
     Compacted {
-        /// The first one asked for.
+        /// The first requested entry.
         wanted: u64,
-        /// The first one there is.
+        /// The first existing entry.
         first: u64,
     },
-    /// A blob is larger than the store takes.
+    /// A blob is larger than the store accepts.
     #[error("blob {id} has {size} bytes, at most {MAX_BLOB_BYTES} can be kept")]
     BlobTooLarge {
-        /// The blob.
+        /// Id of the blob.
         id: u64,
-        /// Its size in bytes.
+        /// Size of the blob in bytes.
         size: usize,
     },
-    /// A blob id is out of range.
+    /// The id of a blob is out of range.
     #[error("blob id {id} is out of range, the largest is {MAX_BLOB_ID}")]
     BlobIdTooLarge {
-        /// The id.
+        /// Id of the blob.
         id: u64,
     },
-    /// A snapshot was asked for at an entry that is not durable yet.
+    /// A snapshot was requested at an entry that is not durable yet.
     #[error("a snapshot at entry {asked} cannot be begun, the journal is durable up to {committed}")]
     SnapshotAhead {
-        /// The entry asked for.
+        /// The requested entry.
         asked: u64,
-        /// The last durable one.
+        /// The last durable entry.
         committed: u64,
     },
     /// The journal was closed, or stopped after a failure that was reported to an earlier commit.

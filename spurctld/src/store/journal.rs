@@ -1,4 +1,4 @@
-//! The journal as the rest of the controller sees it: batches go in, commits come back, recovery streams out.
+//! The interface of the journal to the rest of the controller: batches, commits, and recovery.
 
 use std::future::Future;
 use std::path::Path;
@@ -30,32 +30,35 @@ struct Shared {
     cluster: String,
     batches: mpsc::Sender<Submission>,
     compactions: mpsc::Sender<Compaction>,
-    /// Last entry that is durable.
+    /// The last durable entry.
     committed: watch::Receiver<u64>,
-    /// Last entry covered by a durable snapshot; nothing after it is ever deleted.
+    /// The last entry covered by a durable snapshot; nothing after it is ever deleted.
     snapshot: watch::Sender<u64>,
-    /// Why the writer ended, if it did so by itself.
+    /// The failure that ended the writer, if one did.
     failure: Arc<OnceLock<StoreError>>,
-    /// Changes to true when the writer has ended and the lock is free.
+    /// Becomes true when the writer has ended and the lock is free.
     ended: watch::Receiver<bool>,
     reader: Reader,
     /// The lease of a journal that several controllers share.
     lease: Option<postgres::Shared>,
 }
 
-/// A batch on its way to the disk: resolves once it is durable, or with the reason why it never will be.
+/// A commit under way: resolves once its batch is durable, or with the reason why it never will be.
 #[must_use = "nothing may be acknowledged before the commit has resolved"]
 pub struct Commit {
     outcome: oneshot::Receiver<Result<Committed, StoreError>>,
 }
 
-/// Sizes that trade disk space for work. The usual ones fit any cluster; small ones let a test see every case.
+/// Sizes that trade disk space for work. The defaults fit any cluster; small values let tests reach every
+/// case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
-    /// Bytes committed after which they are copied from the write-ahead log into the database. What is copied at
-    /// once is synced at once, and a commit's own sync may have to wait for that: little and often is better.
+    /// Bytes of commits after which the write-ahead log is copied into the database. The copied pages are
+    /// synced together, and a commit's own sync may have to wait for that: small and frequent copies are
+    /// better.
     pub checkpoint_bytes: usize,
-    /// Length of the write-ahead log from which on it is started over as soon as all of it has been copied.
+    /// Length of the write-ahead log, in bytes, beyond which it is restarted as soon as all of it has been
+    /// copied.
     pub long_log_bytes: u64,
 }
 
@@ -65,10 +68,11 @@ impl Default for Tuning {
     }
 }
 
-/// What compaction may delete. Blobs that a batch released go in any case.
+/// Limits on what compaction may delete. Released blobs are deleted in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// Entries up to this one: the slowest consumer has them. Those after the last durable snapshot stay anyway.
+    /// Entries up to this one, which the slowest consumer has. Entries after the last durable snapshot stay
+    /// anyway.
     pub entries_through: u64,
     /// Requests with an earlier [`Request::at`].
     pub requests_before: i64,
@@ -88,33 +92,33 @@ pub struct StandbyRow {
 /// What compaction deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Compacted {
-    /// Entries deleted.
+    /// Number of entries.
     pub entries: u64,
-    /// Request ids forgotten.
+    /// Number of request ids.
     pub requests: u64,
-    /// Blobs deleted.
+    /// Number of blobs.
     pub blobs: u64,
 }
 
-/// The state of before, in two streams: the chunks of the last snapshot, then the entries after it. Neither is
-/// ever in memory as a whole. Both should be drained before the first commit.
+/// The recovered state in two streams: the chunks of the last snapshot, then the entries after it. Neither is
+/// ever in memory as a whole. Both should be read before the first commit.
 pub struct Recovered {
     /// The epoch that this opening began, greater than that of every entry.
     pub epoch: u64,
     /// The last entry of the journal; 0 in a new one.
     pub last_seq: u64,
-    /// The entry up to which the snapshot goes; 0 without one.
+    /// The entry of the snapshot; 0 without one.
     pub snapshot_seq: u64,
     source: Recovery,
 }
 
 impl Journal {
-    /// Opens the journal at `place`, which is created if need be, and begins a new epoch. Waits while the lease of a
-    /// database is not free yet.
+    /// Opens the journal at `place`, creating it if necessary, and begins a new epoch. Waits until the lease
+    /// of a database is free.
     ///
     /// # Errors
-    /// [`StoreError::InUse`] while another controller has it, [`StoreError::NewerSchema`], [`StoreError::Damaged`],
-    /// and what the disk or the database refuses.
+    /// [`StoreError::InUse`] if another controller has it, [`StoreError::NewerSchema`],
+    /// [`StoreError::Damaged`], or the refusal of the disk or the database.
     pub async fn open(place: impl Into<Place>) -> Result<(Self, Recovered), StoreError> {
         match place.into() {
             Place::File(path) => Self::open_with(&path, Tuning::default()).await,
@@ -122,18 +126,19 @@ impl Journal {
         }
     }
 
-    /// [`Journal::open`] of a SQLite database with other than the usual sizes.
+    /// Opens an SQLite database as [`Journal::open`] does, with other sizes.
     ///
     /// # Errors
-    /// As [`Journal::open`].
+    /// Fails as [`Journal::open`] does.
     pub async fn open_with(path: &Path, tuning: Tuning) -> Result<(Self, Recovered), StoreError> {
         Self::opened(sqlite::open(path, tuning, false).await?)
     }
 
-    /// [`Journal::open`] of what is known to lack its end: it goes on from where it ends now.
+    /// Opens a journal as [`Journal::open`] does although its end is missing; it continues after its present
+    /// last entry.
     ///
     /// # Errors
-    /// As [`Journal::open`], but for [`StoreError::Shortened`] and a database that is gone.
+    /// Fails as [`Journal::open`] does, except with [`StoreError::Shortened`] or for a missing database.
     pub async fn open_shortened(place: impl Into<Place>) -> Result<(Self, Recovered), StoreError> {
         match place.into() {
             Place::File(path) => Self::opened(sqlite::open(&path, Tuning::default(), true).await?),
@@ -194,13 +199,13 @@ impl Journal {
         self.shared.epoch
     }
 
-    /// Whether an answer may leave this controller now: a controller whose lease has run out may not know what another one
-    /// has acknowledged.
+    /// True if an answer may leave this controller now: without a valid lease it may lack changes that
+    /// another controller has acknowledged.
     pub fn may_answer(&self) -> bool {
         self.shared.lease.as_ref().is_none_or(postgres::Shared::may_answer)
     }
 
-    /// Whether the database answers; always well for a database on this host's disk.
+    /// Returns whether the database answers; always [`Condition::Well`] for a database on this host's disk.
     pub fn condition(&self) -> Condition {
         self.shared.lease.as_ref().map_or(Condition::Well, |lease| lease.condition().borrow().clone())
     }
@@ -244,41 +249,42 @@ impl Journal {
         }
     }
 
-    /// Hands a batch in and returns as soon as it is queued, so that the next one can be prepared while this one
-    /// syncs. Batches that wait together are committed together. Waits while the queue is full.
+    /// Queues a batch, so that the next one can be prepared while this one syncs. Batches that wait are
+    /// committed together. Waits while the queue is full.
     ///
     /// # Errors
-    /// At once for a batch that cannot be stored, and [`StoreError::Stopped`]. All else comes from the [`Commit`].
+    /// Fails at once for a batch that cannot be stored, and with [`StoreError::Stopped`]. Other failures come
+    /// from the [`Commit`].
     pub async fn submit(&self, batch: Batch) -> Result<Commit, StoreError> {
         let (submission, commit) = submission(batch)?;
         self.shared.batches.send(submission).await.map_err(|_| self.stopped())?;
         Ok(commit)
     }
 
-    /// [`Journal::submit`] for a thread of its own, outside any async runtime.
+    /// Queues a batch as [`Journal::submit`] does, from a thread outside any async runtime.
     ///
     /// # Errors
-    /// As [`Journal::submit`].
+    /// Fails as [`Journal::submit`] does.
     pub fn submit_blocking(&self, batch: Batch) -> Result<Commit, StoreError> {
         let (submission, commit) = submission(batch)?;
         self.shared.batches.blocking_send(submission).map_err(|_| self.stopped())?;
         Ok(commit)
     }
 
-    /// Hands a batch in and waits until it is durable.
+    /// Queues a batch and waits until it is durable.
     ///
     /// # Errors
-    /// As [`Journal::submit`] and [`Commit`].
+    /// Fails as [`Journal::submit`] and [`Commit`] do.
     pub async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
         self.submit(batch).await?.await
     }
 
-    /// The last durable entry, to be watched. It is closed when the journal stops.
+    /// Returns a receiver of the last durable entry, which closes when the journal stops.
     pub fn committed(&self) -> watch::Receiver<u64> {
         self.shared.committed.clone()
     }
 
-    /// The durable entries after `after`, in order: as many as fit a page of about a megabyte, none at the end.
+    /// Returns a page of about a megabyte of durable entries after `after`, in order; empty at the end.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] if one is missing, [`StoreError::Compacted`] if they have been deleted.
@@ -294,10 +300,10 @@ impl Journal {
         }
     }
 
-    /// The content of a blob, or `None` if there is no such blob.
+    /// Returns the content of a blob; `None` if there is no such blob.
     ///
     /// # Errors
-    /// What the database refuses.
+    /// Fails if the database refuses.
     pub async fn blob(&self, id: u64) -> Result<Option<Vec<u8>>, StoreError> {
         self.shared.reader.blob(id).await
     }
@@ -321,15 +327,15 @@ impl Journal {
     /// What was replied to a request, if it has been served and is not forgotten yet.
     ///
     /// # Errors
-    /// What the database refuses.
+    /// Fails if the database refuses.
     pub async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError> {
         self.shared.reader.request(id).await
     }
 
-    /// Begins a snapshot of the state after entry `seq`. Commits go on meanwhile, at their usual speed.
+    /// Begins a snapshot of the state after entry `seq`. Commits continue meanwhile at their usual speed.
     ///
     /// # Errors
-    /// [`StoreError::SnapshotAhead`] if `seq` is not durable yet, and what the disk refuses.
+    /// [`StoreError::SnapshotAhead`] if `seq` is not durable yet; otherwise the disk's refusal.
     pub async fn begin_snapshot(&self, seq: u64) -> Result<SnapshotWriter, StoreError> {
         let committed = *self.shared.committed.borrow();
         if seq > committed {
@@ -340,7 +346,7 @@ impl Journal {
             .await
     }
 
-    /// Deletes what is not needed any more, in small steps between commits. Returns when all of it is gone.
+    /// Deletes everything that is no longer needed, in small steps between commits, and waits for the end.
     ///
     /// # Errors
     /// [`StoreError::Stopped`] if the journal ends first.
@@ -351,10 +357,10 @@ impl Journal {
         outcome.await.map_err(|_| self.stopped())
     }
 
-    /// Waits until the journal has ended, which while this handle exists it does only when a write fails, and says
-    /// why. The process must end too.
+    /// Waits until the journal has ended, and returns the reason. While this handle exists, only a failed
+    /// write ends the journal; the process must then end, too.
     pub async fn ended(&self) -> StoreError {
-        // An error means that the writer's thread is gone without a word, which ends the wait as well.
+        // An error means that the writer's thread is gone, which ends the wait as well.
         let _ = self.shared.ended.clone().wait_for(|&ended| ended).await;
         self.stopped()
     }
@@ -363,13 +369,13 @@ impl Journal {
         self.shared.failure.get().cloned().unwrap_or(StoreError::Stopped)
     }
 
-    /// Waits until all that was handed in is durable, closes the database and gives up the lock. Other clones
-    /// must be gone by then, or it waits for them.
+    /// Waits until all batches are durable, closes the database and releases the lock. Waits for other clones
+    /// to be dropped.
     pub async fn close(self) {
         let mut ended = self.shared.ended.clone();
         self.shared.reader.close().await;
         drop(self);
-        // An error means that the writer's thread is gone without a word, which ends the wait as well.
+        // An error means that the writer's thread is gone, which ends the wait as well.
         let _ = ended.wait_for(|&ended| ended).await;
     }
 }
@@ -381,7 +387,7 @@ fn submission(batch: Batch) -> Result<(Submission, Commit), StoreError> {
 }
 
 impl Commit {
-    /// Waits on a thread of its own, outside any async runtime.
+    /// Waits on a thread outside any async runtime.
     ///
     /// # Errors
     /// The reason why the batch will never be durable.
@@ -403,18 +409,18 @@ impl Recovered {
         Self { epoch, last_seq, snapshot_seq, source }
     }
 
-    /// The next chunk of the snapshot, in the order in which they were written; `None` after the last.
+    /// Returns the next chunk of the snapshot, in the order of writing; `None` after the last.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] if one is missing, and what the database refuses.
+    /// [`StoreError::Damaged`] if one is missing; otherwise the database's refusal.
     pub async fn next_chunk(&mut self) -> Result<Option<SnapshotChunk>, StoreError> {
         self.source.next_chunk().await
     }
 
-    /// The next entries after the snapshot, about a megabyte of them; none after the last.
+    /// Returns the next page of about a megabyte of entries after the snapshot; empty after the last.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] if one is missing, and what the database refuses.
+    /// [`StoreError::Damaged`] if one is missing; otherwise the database's refusal.
     pub async fn next_entries(&mut self) -> Result<Vec<Entry>, StoreError> {
         self.source.next_entries().await
     }

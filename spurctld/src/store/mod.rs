@@ -1,19 +1,20 @@
 //! The durable store of the controller: the journal with its blobs and request ids, snapshots, accounting.
 //!
-//! What it promises:
+//! The store promises:
 //!
 //! * A [`Commit`] resolves only after everything in its [`Batch`] has been synced to the disk; batches become
-//!   durable whole and in the order in which they were handed in.
-//! * The sequence numbers of recovered entries have no gap, and no entry that was reported as committed is missing.
-//! * One controller at a time: in SQLite, [`Journal::open`] holds an operating-system lock for as long as the journal is
-//!   open; in PostgreSQL, every commit states which lease it is made under.
-//! * Nothing slow holds the lock that a commit needs: snapshots are files of their own, compaction runs in small
-//!   steps between commits, and checkpoints copy pages on a connection of their own.
-//! * After a failed write every further commit fails. The owner must end the process: recovery decides what happened. A
-//!   database that is away is no failure: commits wait until it is back, and [`Journal::condition`] says so.
+//!   durable as a whole and in the order of their submission.
+//! * The sequence numbers of recovered entries have no gap, and no committed entry is missing.
+//! * One controller at a time: in SQLite, [`Journal::open`] holds an operating-system lock while the journal
+//!   is open; in PostgreSQL, every commit names its lease.
+//! * Nothing slow holds the lock that a commit needs: snapshots are files of their own, compaction runs in
+//!   small steps between commits, and checkpoints copy pages on a connection of their own.
+//! * After a failed write every further commit fails. The owner must end the process: recovery decides what
+//!   happened. A database that does not answer is no failure: commits wait until it does, and
+//!   [`Journal::condition`] shows that.
 //!
-//! The store knows nothing of the meaning of entries, blobs, replies and snapshot chunks: they are bytes with a
-//! few columns. SQL is spoken in [`sqlite`] and [`postgres`] only, behind the same types.
+//! The store does not interpret entries, blobs, replies and snapshot chunks: they are bytes with a few
+//! columns. Only [`sqlite`] and [`postgres`] contain SQL, behind the same types.
 
 pub mod accounting;
 mod backend;

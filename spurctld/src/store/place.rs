@@ -1,4 +1,4 @@
-//! Where a journal is, and whether that place answers.
+//! The place of a journal, and the condition of its database.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use spur_core::text::time::Time;
 
 use super::{Database, StoreError};
 
-/// Where a journal and its accounting are.
+/// The place of a journal and its accounting.
 #[derive(Clone, Debug)]
 pub enum Place {
     /// A SQLite database in this file.
@@ -17,16 +17,17 @@ pub enum Place {
     Database {
         /// The database.
         database: Database,
-        /// Where clients and nodes reach this controller, with commas between several addresses.
+        /// Address at which clients and nodes reach this controller; several are separated by commas.
         address: String,
     },
 }
 
 impl Place {
-    /// The place that a configuration names. `address` is where clients and nodes reach this controller.
+    /// Returns the place that a configuration names. `address` is where clients and nodes reach this
+    /// controller.
     ///
     /// # Errors
-    /// A URL that cannot be used.
+    /// Fails if the URL is not valid.
     pub fn of(state: &State, address: &str) -> Result<Place, StoreError> {
         match state {
             State::Sqlite(path) => Ok(Place::File(path.clone())),
@@ -36,7 +37,7 @@ impl Place {
         }
     }
 
-    /// Where the accounting of this journal is: a file beside the journal's, or the same database.
+    /// Returns the place of the journal's accounting: a file beside the journal's, or the same database.
     #[must_use]
     pub fn accounting(&self) -> Place {
         match self {
@@ -64,16 +65,17 @@ impl From<&Place> for Place {
     }
 }
 
-/// Whether a database answers.
+/// The condition of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// The last statement was answered.
+    /// The database answered the last statement.
     Well,
-    /// The database does not answer, or refuses what it should do. It is asked again until it does.
+    /// The database does not answer, or refuses statements that it should accept. It is asked again until it
+    /// answers.
     Away {
-        /// When that was noticed, on the wall's clock.
+        /// Time of the first failure, on the wall's clock.
         since: Time,
-        /// What the database or the system said.
+        /// The error of the database or the system.
         why: Arc<str>,
     },
 }

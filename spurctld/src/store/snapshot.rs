@@ -1,25 +1,25 @@
-//! Snapshots: the whole state after one entry, so that recovery need not read what came before.
+//! Snapshots: the whole state after one entry, so that recovery need not read earlier entries.
 
 use tokio::sync::watch;
 
 use super::backend::Reader;
 use super::{StoreError, postgres, sqlite};
 
-/// A piece of a snapshot. The kinds and their versions are the owner's.
+/// A chunk of a snapshot. The owner defines the kinds and their versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotChunk {
-    /// What the body describes.
+    /// The kind of content.
     pub kind: String,
     /// The self-describing content.
     pub body: Vec<u8>,
 }
 
-/// A snapshot being written. It counts from [`SnapshotWriter::finish`] on; one that is dropped or interrupted
-/// before leaves nothing behind.
+/// A snapshot being written. It becomes valid with [`SnapshotWriter::finish`]; one that is dropped or
+/// interrupted earlier leaves nothing behind.
 pub struct SnapshotWriter {
     writer: Writer,
     seq: u64,
-    /// Told of the snapshot once it is durable.
+    /// Receives the entry of the snapshot once it is durable.
     published: watch::Sender<u64>,
 }
 
@@ -47,10 +47,10 @@ impl SnapshotWriter {
         Ok(Self { writer, seq, published })
     }
 
-    /// Adds a piece. Pieces of some ten to hundred kilobytes are best.
+    /// Adds a chunk, best of some ten to hundred kilobytes.
     ///
     /// # Errors
-    /// What the disk or the database refuses; the snapshot is then lost, the journal is not.
+    /// Fails if the disk or the database refuses; the snapshot is then lost, the journal is not.
     pub async fn chunk(&mut self, kind: &str, body: Vec<u8>) -> Result<(), StoreError> {
         match &mut self.writer {
             Writer::Sqlite(writer) => writer.chunk(kind, body).await,
@@ -58,10 +58,10 @@ impl SnapshotWriter {
         }
     }
 
-    /// Makes the snapshot durable and lets compaction delete what it covers. Older snapshots are deleted.
+    /// Makes the snapshot durable, so that compaction may delete what it covers, and deletes older snapshots.
     ///
     /// # Errors
-    /// What the disk or the database refuses; the snapshot is then lost, the journal is not.
+    /// Fails if the disk or the database refuses; the snapshot is then lost, the journal is not.
     pub async fn finish(self) -> Result<(), StoreError> {
         match self.writer {
             Writer::Sqlite(writer) => writer.finish().await?,

@@ -1,7 +1,6 @@
-//! Every request of the controller at its heaviest, as one user: how much the owner does for it before it takes the next
-//! request, how much is looked at before another list has its turn, and how long messages are.
-//!
-//! A request that is not in the table fails the test.
+//! Sends every request of the service at its heaviest, as one user, and limits three costs. These are the
+//! work of the owner per request, the items examined per turn of a list, and the length of messages. A method
+//! that is missing from the table fails the test.
 
 use std::collections::BTreeSet;
 
@@ -19,14 +18,14 @@ use tonic::codegen::http::uri::PathAndQuery;
 use crate::requests::{AWAITED, Raw, Read, WAITING, jobs, table};
 use crate::support::{ADA, Controller, ROOT, claims};
 
-/// Entries and dependencies that the owner looks at for one request: those that one end brings, with what follows from it.
+/// Maximum number of entries and dependencies that the owner examines for one request.
 const MOST_OF_OWNER: u64 = 3000;
-/// Records, nodes and names that one page of a list looks at.
+/// Maximum number of records, nodes and names that one page of a list examines.
 const MOST_OF_A_TURN: u64 = 4096;
-/// Bytes of one message.
+/// Maximum number of bytes in one message.
 const MOST_BYTES: usize = 4 << 20;
 
-/// The methods of the controller.
+/// Returns the names of all methods of the controller's service.
 fn methods() -> BTreeSet<String> {
     let files = FileDescriptorSet::decode(spur_proto::DESCRIPTORS).unwrap().file;
     let services = files.into_iter().flat_map(|file| file.service);
@@ -34,7 +33,7 @@ fn methods() -> BTreeSet<String> {
     controller.method.iter().map(|method| method.name().to_owned()).collect()
 }
 
-/// A cluster in which many jobs wait for many others.
+/// Starts a controller with many jobs that depend on many others.
 async fn world() -> Controller {
     let controller = Controller::start("heaviest").await;
     let mut ada = controller.client(ADA).await;
@@ -63,7 +62,7 @@ async fn no_request_of_one_user_costs_others_more_than_its_share() {
         let path: PathAndQuery = format!("/spur.v1.Controller/{method}").parse().unwrap();
         ada.ready().await.unwrap();
         let (mut bytes, mut count) = (0, 0);
-        // A refusal is an answer as well.
+        // A refusal is an answer, too, and has no messages.
         if let Ok(answer) = ada.streaming(Request::new(tokio_stream::once(request)), path, Raw).await {
             let mut answer = answer.into_inner();
             let most = match read {

@@ -1,4 +1,4 @@
-//! What one user asks costs nobody else more than its share.
+//! Limits per user: one user's requests delay those of others by no more than a fair share.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tokio_stream::StreamExt;
 
 use super::support::{ADA, BOB, Client, Controller, job, jobs, submit};
 
-/// A text that earlier releases took.
+/// Number of bytes of a text that is over every limit; earlier releases accepted it.
 const BIG: usize = 3_900_000;
 
 fn of_all_states() -> v1::JobFilter {
@@ -34,7 +34,7 @@ async fn accounted(client: &mut Client) -> Vec<v1::AccountingRow> {
     rows
 }
 
-/// Puts jobs with large comments behind what is in a journal, as earlier releases took them.
+/// Appends `count` jobs with large comments to a journal, as earlier releases accepted them.
 async fn swell(directory: &std::path::Path, count: u32) {
     let (journal, recovered) = Journal::open(&directory.join("spur.db")).await.unwrap();
     let wish = v1::JobSpec { comment: String::new(), hold: true, ..job("big") };
@@ -82,7 +82,7 @@ async fn what_is_too_long_is_refused_with_its_length_and_the_limit() {
     let id = submit(&mut ada, job("fine")).await.to_string();
     let names: Vec<String> = (0..300_000).map(|number| format!("l{number}")).collect();
     let with = |wish: v1::JobSpec| v1::SubmitRequest { job: Some(wish), ..v1::SubmitRequest::default() };
-    // A command line is cut: it says nothing of what the job is.
+    // The command line is truncated rather than refused, because it does not affect the job.
     let long = v1::JobSpec { submit_line: "ü".repeat(BIG / 2), ..job("long") };
     let long = submit(&mut ada, long).await;
     let shown = jobs(&mut ada, of_all_states()).await;
@@ -172,7 +172,7 @@ async fn all_of_a_user_are_cancelled_some_at_a_time() {
     controller.stop().await;
 }
 
-/// Each call that waits costs the controller memory for as long as it waits.
+/// A waiting request occupies memory of the controller, so each user may have only a few.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_waits_for_few_things_at_a_time() {
     let edited = "kill_wait = \"2s\"\nmax_requests_per_user = 3";
@@ -193,7 +193,7 @@ async fn a_user_waits_for_few_things_at_a_time() {
     let request = v1::CreateStepRequest { job_id: id, ..v1::CreateStepRequest::default() };
     let refused = bob.create_step(request).await.map(drop).expect_err("neither may a step");
     assert!(refused.message().contains(&words), "{refused}");
-    // Requests that do not wait are served, and so are other users.
+    // Other requests of the same user are served, and so are other users.
     assert_eq!(jobs(&mut bob, v1::JobFilter::default()).await.len(), 1);
     let mut ada = controller.client(ADA).await;
     let other = submit(&mut ada, held).await;

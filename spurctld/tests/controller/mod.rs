@@ -1,5 +1,5 @@
-//! What the tests of the whole controller share: a controller in this process, its clients, and a node that is
-//! played by the test.
+//! Support for the tests of the whole controller: a controller in this process, its clients, and a node whose
+//! part the test plays.
 
 use std::path::{Path, PathBuf};
 
@@ -24,11 +24,11 @@ use tonic::{Request, Status, Streaming};
 
 pub(crate) type Client = ControllerClient<InterceptedService<Channel, Introduction>>;
 
-/// A user that tests act as.
+/// Uid of a user of the tests.
 pub(crate) const ADA: u32 = 41_000;
-/// Another one.
+/// Uid of a second user of the tests.
 pub(crate) const BOB: u32 = 41_001;
-/// The operator.
+/// Uid of the operator.
 pub(crate) const ROOT: u32 = 0;
 
 /// A controller in this process.
@@ -40,7 +40,7 @@ pub(crate) struct Controller {
     pub(crate) directory: PathBuf,
 }
 
-/// A fresh, empty directory on the disk that holds the build.
+/// Creates an empty directory below the build directory.
 pub(crate) fn directory(name: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("controller-{name}"));
     match std::fs::remove_dir_all(&path) {
@@ -50,7 +50,8 @@ pub(crate) fn directory(name: &str) -> PathBuf {
     path
 }
 
-/// The configuration that tests run with: four nodes of four CPUs, three in `main`, one in `small`.
+/// Returns the configuration of the tests, extended by `more`: four nodes of four CPUs, three in partition
+/// `main` and one in `small`.
 fn config(directory: &Path, more: &str) -> String {
     let state = directory.display();
     format!(
@@ -81,25 +82,25 @@ nodes = "n4"
 }
 
 impl Controller {
-    /// A new cluster with a key.
+    /// Starts a controller of a new cluster.
     pub(crate) async fn start(name: &str) -> Self {
         Self::start_in(directory(name)).await
     }
 
-    /// The same with more in its configuration.
+    /// Starts a controller of a new cluster whose configuration is extended by `more`.
     pub(crate) async fn start_configured(name: &str, more: &str) -> Self {
         let directory = directory(name);
         let text = config(&directory, more);
         Self::start_with(directory, &text).await
     }
 
-    /// The same on the state that is in a directory.
+    /// Starts a controller on the state in `directory`.
     pub(crate) async fn start_in(directory: PathBuf) -> Self {
         let text = config(&directory, "");
         Self::start_with(directory, &text).await
     }
 
-    /// The same with other text in its configuration.
+    /// Starts a controller of a new cluster whose configuration has `to` in place of `from`.
     pub(crate) async fn start_edited(name: &str, from: &str, to: &str) -> Self {
         let directory = directory(name);
         let text = config(&directory, "").replacen(from, to, 1);
@@ -120,41 +121,41 @@ impl Controller {
         Self { address, keys, stop, running: tokio::spawn(server.run()), directory }
     }
 
-    /// Stops it in good order.
+    /// Stops the controller and returns the directory of its state.
     pub(crate) async fn stop(self) -> PathBuf {
         self.stop.wish();
         self.running.await.unwrap().unwrap();
         self.directory
     }
 
-    /// Where it listens.
+    /// Returns the address on which the controller listens.
     pub(crate) fn address(&self) -> &HostPort {
         &self.address
     }
 
-    /// The keys of the cluster.
+    /// Returns the keys of the cluster.
     pub(crate) fn keys(&self) -> &ClusterKeys {
         &self.keys
     }
 
-    /// A client with this token.
+    /// Connects a client that authenticates by `token`.
     pub(crate) async fn client_with(&self, token: &str) -> Client {
         let dialer = Dialer::expecting(&self.keys.public(&Role::Controller), None);
         let channel = dialer.connect(&self.address).await.unwrap();
         ControllerClient::with_interceptor(channel, Introduction::new(token).unwrap())
     }
 
-    /// A client of a user.
+    /// Connects a client of user `uid`.
     pub(crate) async fn client(&self, uid: u32) -> Client {
         self.client_with(&self.keys.mint(&claims(uid))).await
     }
 
-    /// A node that the test plays.
+    /// Connects a node without attempts whose part the test plays.
     pub(crate) async fn node(&self, name: &str) -> Node {
         self.node_holding(name, &[]).await
     }
 
-    /// The same, with attempts that live on it.
+    /// Connects a node that still runs the attempts `held`.
     pub(crate) async fn node_holding(&self, name: &str, held: &[v1::Attempt]) -> Node {
         let (says, outgoing) = mpsc::channel(64);
         let hello = v1::Hello {
@@ -180,8 +181,8 @@ impl Controller {
         Node { says, hears, reports: 0 }
     }
 
-    /// What the controller says to the stream of a node whose connection has the key of `own`, if any, and whose token
-    /// names `named`, if any.
+    /// Opens a node's stream and returns the controller's answer. The connection has the key of node `own`,
+    /// and the token names node `named`.
     pub(crate) async fn attend(&self, own: Option<&str>, named: &str) -> Result<(), Status> {
         let own = own.map(|name| self.keys.own(&Role::Node(name.into())).remove(0));
         let dialer = Dialer::expecting(&self.keys.public(&Role::Controller), own);
@@ -191,7 +192,7 @@ impl Controller {
         agents.attend(tokio_stream::empty()).await.map(|_| ())
     }
 
-    /// A node that has been let in.
+    /// Connects a node and awaits its welcome.
     pub(crate) async fn welcome_node(&self, name: &str) -> Node {
         let mut node = self.node(name).await;
         assert!(matches!(node.order().await, Some(Order::Welcome(_))));
@@ -199,7 +200,7 @@ impl Controller {
     }
 }
 
-/// What a user's token says.
+/// Returns the claims of user `uid`.
 pub(crate) fn claims(uid: u32) -> v1::TokenClaims {
     let expires = i64::MAX;
     v1::TokenClaims {
@@ -212,7 +213,7 @@ pub(crate) fn claims(uid: u32) -> v1::TokenClaims {
     }
 }
 
-/// A node played by a test.
+/// A node whose part the test plays.
 pub(crate) struct Node {
     says: mpsc::Sender<v1::NodeMessage>,
     hears: Streaming<v1::Order>,
@@ -220,13 +221,13 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// The next order; nothing when the stream has ended.
+    /// Returns the next order, or `None` once the stream has ended.
     pub(crate) async fn order(&mut self) -> Option<Order> {
         let order = self.hears.message().await.ok()??;
         Some(order.order.expect("an order says what to do"))
     }
 
-    /// Waits for a launch.
+    /// Waits for a launch and returns it.
     pub(crate) async fn launch(&mut self) -> v1::Launch {
         loop {
             match self.order().await.expect("the stream goes on") {
@@ -237,7 +238,8 @@ impl Node {
         }
     }
 
-    /// Reports, and waits until that is acknowledged, or the attempt to be forgotten, which says the same.
+    /// Sends a report and waits until the controller acknowledges it or orders the node to forget the
+    /// attempt.
     pub(crate) async fn report(&mut self, attempt: v1::Attempt, report: v1::report::Report) {
         self.reports += 1;
         let id = self.reports;
@@ -253,7 +255,7 @@ impl Node {
         }
     }
 
-    /// Runs an attempt to its end.
+    /// Reports the end of an attempt with `exit_code`.
     pub(crate) async fn finish(&mut self, attempt: v1::Attempt, exit_code: u32) {
         let ended = v1::BatchEnded { exit_code, ..v1::BatchEnded::default() };
         self.report(attempt, v1::report::Report::BatchEnded(ended)).await;
@@ -261,7 +263,7 @@ impl Node {
     }
 }
 
-/// A batch job of one task.
+/// Returns a batch job of one task.
 pub(crate) fn job(name: &str) -> v1::JobSpec {
     v1::JobSpec {
         name: name.to_owned(),
@@ -283,7 +285,7 @@ pub(crate) async fn submit(client: &mut Client, job: v1::JobSpec) -> u32 {
     client.submit(request).await.expect("the job is accepted").into_inner().job_id
 }
 
-/// All jobs that a filter means.
+/// Returns all jobs that match `filter`.
 pub(crate) async fn jobs(client: &mut Client, filter: v1::JobFilter) -> Vec<v1::Job> {
     let request = v1::ListJobsRequest { filter: Some(filter), ..v1::ListJobsRequest::default() };
     let mut stream = client.list_jobs(request).await.expect("jobs are listed").into_inner();
@@ -294,7 +296,7 @@ pub(crate) async fn jobs(client: &mut Client, filter: v1::JobFilter) -> Vec<v1::
     all
 }
 
-/// One job, whatever has become of it.
+/// Returns a job in any state.
 pub(crate) async fn job_of(client: &mut Client, id: u32) -> v1::Job {
     let filter = v1::JobFilter {
         job_ids: vec![id.to_string()],
@@ -304,7 +306,7 @@ pub(crate) async fn job_of(client: &mut Client, id: u32) -> v1::Job {
     jobs(client, filter).await.pop().expect("the job is there")
 }
 
-/// Waits until a job is in a state.
+/// Waits until a job reaches a state.
 pub(crate) async fn wait_for(client: &mut Client, id: u32, state: &str) -> v1::Job {
     let request = v1::WatchJobsRequest { job_ids: vec![id] };
     let mut stream = client.watch_jobs(request).await.unwrap().into_inner();

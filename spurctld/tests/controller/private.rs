@@ -1,4 +1,4 @@
-//! Who sees what of others, and who is let in where.
+//! Tests of `private_data` and of permissions: the records of others that a user can see and use.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 
 use crate::support::{ADA, BOB, Client, Controller, ROOT, claims, job, job_of, jobs, submit};
 
-/// A cluster that hides everything it can.
+/// Starts a controller that hides everything that `private_data` can hide.
 async fn close(name: &str) -> Controller {
     let hidden = "private_data = [\"Jobs\", \"nodes\", \"partitions\", \"reservations\", \"usage\"]\n[auth]";
     Controller::start_edited(name, "[auth]", hidden).await
@@ -64,7 +64,7 @@ async fn others_jobs_are_not_there() {
     let refused = bob.fix_runaway_jobs(v1::FixRunawayJobsRequest::default()).await.unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied);
     assert!(accounted(&mut root, runaway).await.is_empty());
-    // A name and a number mean two users.
+    // Users may be given by name and by uid.
     let both = v1::ListAccountingRequest { users: vec![format!("u{ADA}"), BOB.to_string()], ..all() };
     assert_eq!(accounted(&mut root, both).await, [hers, his]);
     controller.stop().await;
@@ -95,7 +95,7 @@ async fn nodes_partitions_and_reservations_are_hidden() {
     let by_name = v1::ListReservationsRequest { names: vec!["hers".to_owned()] };
     let refused = bob.list_reservations(by_name).await.unwrap_err();
     assert!(refused.message().contains("there is no reservation hers"), "{refused}");
-    // Nor does a refusal say more.
+    // A refusal does not reveal whether a hidden name exists.
     for (reservation, partition, said) in [
         ("hers", "", "there is no reservation hers"),
         ("his", "", "there is no reservation his"),

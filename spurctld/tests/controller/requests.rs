@@ -1,5 +1,5 @@
-//! Every method of the controller's service with its heaviest requests, of one user, in a cluster in which many jobs of
-//! that user wait for many others. A test and a bench send them.
+//! The heaviest requests of every method of the controller's service, all from one user. They run in a
+//! cluster in which many of this user's jobs depend on many others. A test and a benchmark send them.
 
 use std::collections::HashMap;
 
@@ -9,14 +9,14 @@ use spur_proto::v1;
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
-/// Jobs that others wait for.
+/// Number of jobs on which others depend.
 pub(crate) const AWAITED: u32 = 40;
-/// Jobs that wait for all of these.
+/// Number of jobs that depend on all [`AWAITED`] ones.
 pub(crate) const WAITING: u32 = 1500;
-/// Entries of a list that selects.
+/// Number of entries in each list of a filter.
 const NAMED: u32 = 10_000;
 
-/// Messages as they are.
+/// Codec that leaves messages encoded.
 #[derive(Clone, Copy)]
 pub(crate) struct Raw;
 
@@ -54,12 +54,12 @@ impl Decoder for Raw {
     }
 }
 
-/// So many names, none of which there is.
+/// Returns [`NAMED`] names that exist nowhere.
 fn names() -> Vec<String> {
     (0..NAMED).map(|number| format!("name-{number}")).collect()
 }
 
-/// The numbers of all jobs there are, and of others.
+/// Returns the numbers of all jobs, followed by numbers without a job.
 fn ids() -> Vec<String> {
     (1..=NAMED).map(|id| id.to_string()).collect()
 }
@@ -68,7 +68,7 @@ fn filter() -> v1::JobFilter {
     v1::JobFilter { job_ids: ids(), states: vec!["all".to_owned()], ..v1::JobFilter::default() }
 }
 
-/// A filter that has to look at every job and takes none.
+/// Returns a filter that examines every job and matches none.
 fn futile(user: &str) -> v1::JobFilter {
     let with = |own: &str| [&names()[1..], &[own.to_owned()]].concat();
     v1::JobFilter {
@@ -88,7 +88,7 @@ fn settings(count: u32) -> Vec<v1::KeyValue> {
     (0..count).map(|key| v1::KeyValue { key: format!("Key{key}"), value: "n[1-60000]".to_owned() }).collect()
 }
 
-/// `afterany` for all that others wait for.
+/// Returns a dependency `afterany` on the first `of` jobs.
 fn dependency(of: u32) -> String {
     let jobs: String = (1..=of).map(|id| format!(":{id}")).collect();
     format!("afterany{jobs}")
@@ -107,7 +107,7 @@ fn job(name: &str) -> v1::JobSpec {
     }
 }
 
-/// The jobs of the cluster, in the order in which they are submitted.
+/// Returns the jobs of the cluster in the order of their submission.
 pub(crate) fn jobs() -> impl Iterator<Item = v1::SubmitRequest> {
     let waits = v1::JobSpec { dependency: dependency(AWAITED), ..job("waits") };
     let awaited = std::iter::repeat_n(job("awaited"), AWAITED as usize);
@@ -121,14 +121,14 @@ fn het() -> v1::SubmitRequest {
     v1::SubmitRequest { job: Some(job), ..v1::SubmitRequest::default() }
 }
 
-/// How many messages of an answer are read.
+/// Number of messages of an answer to read.
 pub(crate) enum Read {
     All,
-    /// So many, of an answer that goes on.
+    /// At most this many messages, for an answer that does not end.
     Some(usize),
 }
 
-/// Every method with its heaviest requests.
+/// Returns the heaviest requests of every method.
 #[expect(clippy::too_many_lines, reason = "a table")]
 pub(crate) fn table(user: &str) -> Vec<(&'static str, Read, Bytes)> {
     fn entry(method: &'static str, request: &impl Message) -> (&'static str, Read, Bytes) {

@@ -1,4 +1,4 @@
-//! Accounting: rows written with the entry they reach, and found again.
+//! Tests of accounting: rows are written together with the entry that they reach, and read back by queries.
 
 use crate::fixture::on_both;
 use spurctld::store::accounting::{
@@ -6,7 +6,7 @@ use spurctld::store::accounting::{
 };
 use spurctld::store::{Place, StoreError};
 
-/// A job of user 1000 + `job_id` % 3 that ran for a minute, an hour after the one before.
+/// Returns a job of user 1000 + `job_id` % 3 that ran for one minute and was submitted at hour `job_id`.
 fn job(job_id: u32) -> JobRow {
     let submitted = i64::from(job_id) * 3600;
     JobRow {
@@ -116,10 +116,10 @@ on_both! {
         rows[1].state = "FAILED".to_owned();
         (rows[2].state, rows[2].ended) = ("RUNNING".to_owned(), None);
         (rows[3].state, rows[3].started, rows[3].ended) = ("PENDING".to_owned(), None, None);
-        // Cancelled before it began.
+        // A job that was cancelled before its start.
         (rows[4].state, rows[4].started) = ("CANCELLED".to_owned(), None);
         (rows[5].state, rows[5].ended) = ("SUSPENDED".to_owned(), None);
-        // Held.
+        // A held job.
         (rows[6].state, rows[6].eligible) = ("PENDING".to_owned(), None);
         (rows[6].started, rows[6].ended) = (None, None);
         accounting.write(1, rows, Vec::new()).await.unwrap();
@@ -201,7 +201,7 @@ on_both! {
             change("n2", 100, Some(outage("DOWN*", "silent")), true),
             change("n1", 150, Some(outage("DOWN", "fan")), true),
             change("n1", 200, None, true),
-            // What is known at a start counts only where nothing is open.
+            // State recorded at a start of the controller counts only for nodes without an open event.
             change("n2", 90, Some(outage("DOWN*", "silent")), false),
             change("n3", 90, Some(outage("DRAIN", "disk")), false),
         ];
@@ -219,7 +219,7 @@ on_both! {
             event("n1", 150, Some(200), "DOWN"),
         ];
         assert_eq!(found(EventQuery::default()).await, all);
-        // Entries may be read once more after a start.
+        // The same entries may be applied again after a start.
         accounting.change_nodes(&changes).await.unwrap();
         assert_eq!(found(EventQuery::default()).await, all);
         assert_eq!(

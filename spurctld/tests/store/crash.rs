@@ -1,7 +1,7 @@
-//! The journal under kill -9, power loss and a disk that refuses: what was acknowledged is there, whole.
+//! Tests of the journal under kill -9, power loss and a failing disk: acknowledged entries survive complete.
 //!
-//! A child process (this program again, started at [`commit_until_told`]) commits batches, with snapshots and
-//! compaction beside them, and says `ack N` once entry N is durable.
+//! A child process (this program, started at [`commit_until_told`]) commits batches while it takes snapshots
+//! and compacts. It prints `ack N` once entry N is durable.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -16,17 +16,17 @@ use spurctld::store::{Batch, Entry, Journal, Recovered, Retention, Tuning};
 
 const DATABASE: &str = "SPUR_TEST_JOURNAL";
 const UNTIL: &str = "SPUR_TEST_UNTIL";
-/// Batches under way at a time.
+/// Number of batches in flight.
 const PIPELINE: usize = 4;
-/// Entries between two snapshots.
+/// Number of entries between two snapshots.
 const SNAPSHOT_EVERY: u64 = 100;
-/// Blobs are released this many entries after their own.
+/// Number of entries after which a blob is released.
 const BLOB_KEPT: u64 = 40;
 
-/// The log is copied and started over every few batches.
+/// Sizes that make the log be copied and restarted every few batches.
 const SMALL: Tuning = Tuning { checkpoint_bytes: 64 << 10, long_log_bytes: 256 << 10 };
 
-/// Not a test: the child of the others.
+/// Runs the child process of the other tests; not a test of its own.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "the child process of the other tests"]
 async fn commit_until_told() {
@@ -54,7 +54,7 @@ async fn commit_until_told() {
     journal.close().await;
 }
 
-/// One line to the one who started us, in one write.
+/// Prints one line to the parent process in a single write.
 fn say(line: &str) {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{line}").and_then(|()| stdout.flush()).expect("the other end is open");
@@ -65,7 +65,7 @@ fn release_old(mut batch: Batch) -> Batch {
     batch
 }
 
-/// One row for each entry.
+/// Writes one row of accounting per entry.
 async fn keep_accounts(journal: Journal, accounting: Accounting, until: u64) {
     let mut committed = journal.committed();
     let mut reached = accounting.reached().await.expect("readable");
@@ -98,7 +98,7 @@ async fn keep_house(journal: Journal, accounting: Accounting, until: u64) {
     }
 }
 
-/// Drains a recovery, checks it and returns the last entry.
+/// Reads a recovery to its end, checks it and returns the number of the last entry.
 async fn check(recovered: &mut Recovered) -> u64 {
     let mut chunks = 0;
     let mut end = 0;
@@ -115,7 +115,7 @@ async fn check(recovered: &mut Recovered) -> u64 {
     last
 }
 
-/// Opens what is left of a journal and checks that everything up to `acknowledged` is there.
+/// Opens a journal after a failure and checks that everything up to entry `acknowledged` exists.
 async fn check_left(path: &Path, acknowledged: u64, what: &str) -> u64 {
     let (journal, mut recovered) =
         Journal::open(path).await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
@@ -147,7 +147,8 @@ async fn check_left(path: &Path, acknowledged: u64, what: &str) -> u64 {
     last
 }
 
-/// Makes `command` the child; `command` is this program, or something that starts it with the arguments it gets.
+/// Turns `command` into the child. `command` is this program, or a program that starts it with the same
+/// arguments.
 fn child<'a>(command: &'a mut Command, path: &Path, until: u64) -> &'a mut Command {
     command.args(["--exact", "crash::commit_until_told", "--ignored", "--nocapture"]);
     command.env(DATABASE, path).env(UNTIL, until.to_string());
@@ -158,12 +159,12 @@ fn this_program() -> PathBuf {
     std::env::current_exe().expect("the test runs from a file")
 }
 
-/// The entry that a line acknowledges.
+/// Returns the entry that a line acknowledges.
 fn acknowledged(line: &str) -> Option<u64> {
     line.trim_end().strip_prefix("ack ")?.parse().ok()
 }
 
-/// Reads acknowledgements until there are `enough` or the child has ended; returns the last one.
+/// Reads `enough` acknowledgements, or all until the child ends, and returns the last one.
 fn listen(child: &mut Child, enough: usize) -> u64 {
     let stdout = child.stdout.take().expect("the child's output is a pipe");
     let lines = BufReader::new(stdout).lines().map(|line| line.expect("text"));
@@ -222,18 +223,19 @@ async fn power_loss_loses_nothing_that_was_acknowledged() {
     assert!(cuts >= 250 && acks.len() >= 50, "{cuts} cuts, {} acknowledgements", acks.len());
 }
 
-/// Whether this writes the header of SQLite's log, which is done when it is begun anew.
+/// True if the action writes the header of SQLite's log, which happens each time the log restarts.
 fn begins_log(action: &Action) -> bool {
     matches!(action, Action::Write { offset: 0, content, .. } if content.len() == 32)
 }
 
-/// The acknowledgements in a trace: number of the record and entry.
+/// Returns the acknowledgements of a trace as pairs of record number and entry.
 fn acknowledgements(trace: &Trace) -> Vec<(usize, u64)> {
     let text = |bytes| std::str::from_utf8(bytes).ok();
     trace.marks().filter_map(|(number, bytes)| Some((number, acknowledged(text(bytes)?)?))).collect()
 }
 
-/// Calls that fail, one in each run of a process; the first few hundred make, fill, copy and snapshot a journal.
+/// Number of calls to make fail, one per process. The first few hundred create, fill, copy and snapshot a
+/// journal.
 const CALLS: u32 = 360;
 
 #[tokio::test]
@@ -258,7 +260,7 @@ async fn whatever_call_fails_what_was_acknowledged_is_there() {
 #[tokio::test]
 async fn a_disk_that_refuses_ends_the_process_and_keeps_what_was_acknowledged() {
     let path = directory("refused").join("spur.db");
-    // No file may grow beyond a megabyte; the write fails instead of ending the process by a signal.
+    // Files are limited to one megabyte, and a longer write fails instead of killing the process by a signal.
     let limited = "ulimit -f 2048; trap '' XFSZ; exec \"$0\" \"$@\"";
     let mut command = Command::new("sh");
     command.arg("-c").arg(limited).arg(this_program()).stderr(Stdio::piped());

@@ -1,4 +1,4 @@
-//! What the tests of the store share: a directory of their own and batches to fill it with.
+//! Support for the tests of the store: an empty directory per test, and batches to commit.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,8 @@ use spur_core::text::time::Seconds;
 use spur_tests::postgres::Postgres;
 use spurctld::store::{Batch, Blob, Entry, Journal, Place, Recovered, Request};
 
-/// A test that runs over both backends, each with an empty place; over PostgreSQL where that is installed.
+/// Defines a test that runs on both backends, each with an empty place. PostgreSQL is skipped where it is not
+/// installed.
 macro_rules! on_both {
     ($(#[$documented:meta])* async fn $name:ident($place:ident) $body:block) => {
         $(#[$documented])*
@@ -33,24 +34,24 @@ macro_rules! on_both {
 }
 pub(crate) use on_both;
 
-/// A file for a journal in a fresh directory.
+/// Returns a journal's place in an empty directory.
 pub(crate) fn file(name: &str) -> Place {
     Place::File(directory(name).join("spur.db"))
 }
 
-/// A new database on the server that all tests share.
+/// Creates a database on the server that all tests share. `None` without PostgreSQL.
 pub(crate) fn database(name: &str) -> Option<Place> {
     Some(place_at(&Postgres::shared()?.create(name)))
 }
 
-/// The place at a URL, with a lease that lasts a second.
+/// Returns the place at a URL, with a lease of one second.
 pub(crate) fn place_at(url: &str) -> Place {
     let urls = vec![DatabaseUrl::parse(url).expect("a test's URL is good")];
     let state = PostgresState { urls, password_file: None, lease: Seconds(1) };
     Place::of(&State::Postgres(state), "127.0.0.1:6817").expect("a test's URL is good")
 }
 
-/// A fresh, empty directory on the disk that holds the build.
+/// Creates an empty directory below the build directory.
 pub(crate) fn directory(name: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     match fs::remove_dir_all(&path) {
@@ -60,22 +61,22 @@ pub(crate) fn directory(name: &str) -> PathBuf {
     path
 }
 
-/// The body every test entry has: derived from its number, so that a wrong one is noticed.
+/// Returns the body of entry `seq`. Each number has its own body, so that a mixed-up one is detected.
 pub(crate) fn body(seq: u64) -> Vec<u8> {
     format!(r#"{{"JobSubmitted":{{"job":{seq},"pad":"{}"}}}}"#, "x".repeat((seq % 997) as usize)).into_bytes()
 }
 
-/// The script that entry `seq` refers to.
+/// Returns the script of entry `seq`.
 pub(crate) fn script(seq: u64) -> Vec<u8> {
     (0..seq * 37 % 9001).map(|byte| (byte ^ seq) as u8).collect()
 }
 
-/// The request id that entry `seq` answers.
+/// Returns the request id that entry `seq` answers.
 pub(crate) fn request_id(seq: u64) -> [u8; 16] {
     (u128::from(seq).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)).to_be_bytes()
 }
 
-/// A batch of entries `first..first + count`, each with a blob and a request.
+/// Returns a batch of the entries `first..first + count`, each with a blob and a request.
 pub(crate) fn batch(journal: &Journal, first: u64, count: u64) -> Batch {
     let mut batch = Batch::default();
     for seq in first..first + count {
@@ -93,7 +94,7 @@ pub(crate) fn batch(journal: &Journal, first: u64, count: u64) -> Batch {
     batch
 }
 
-/// Drains the entries of a recovery, checks what each of them holds and returns the numbers of the first and last.
+/// Reads the entries of a recovery to the end, checks their bodies and returns the first and last number.
 pub(crate) async fn drain(recovered: &mut Recovered) -> Option<(u64, u64)> {
     let mut range = None;
     loop {

@@ -1,4 +1,4 @@
-//! The journal as its owner uses it: commits, recovery, request ids, blobs, snapshots, compaction.
+//! Tests of the journal's interface: commits, recovery, request ids, blobs, snapshots and compaction.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use sqlx::{ConnectOptions, Connection, Executor};
 
 const DAY: Retention = Retention { entries_through: u64::MAX, requests_before: i64::MIN };
 
-/// Runs SQL on a journal that is closed, behind the store's back.
+/// Runs SQL on a closed journal, bypassing the store.
 async fn tamper(path: &std::path::Path, sql: &'static str) {
     let mut conn =
         SqliteConnectOptions::new().filename(path).connect().await.expect("the journal is a database");
@@ -181,7 +181,7 @@ async fn an_entry_that_was_changed_is_noticed() {
         ("UPDATE journal SET body = CAST(replace(CAST(body AS TEXT), 'x', 'y') AS BLOB) WHERE seq = 5", true),
         ("UPDATE journal SET at = at + 1 WHERE seq = 5", true),
         ("UPDATE journal SET epoch = epoch - 1 WHERE seq = 5", true),
-        // Entries of before have no checksum.
+        // Entries written before checksums existed have none.
         ("UPDATE journal SET sum = NULL", false),
     ] {
         let path = directory("changed").join("spur.db");
@@ -212,44 +212,44 @@ async fn a_journal_whose_end_is_missing_is_called_that() {
     let (journal, mut recovered) = Journal::open(&path).await.unwrap();
     assert_eq!(drain(&mut recovered).await, Some((1, 50)));
     journal.commit(batch(&journal, 51, 10)).await.unwrap();
-    // The log of the last entries, as a crash leaves it.
+    // Keeps the log of the last entries, as a crash leaves it.
     let copy = |name: &str| fs::copy(place.join(name), place.join(format!("{name}.kept"))).unwrap();
     for name in ["spur.db", "spur.db-wal"] {
         copy(name);
     }
     journal.close().await;
     let refusal = async |path| Journal::open(path).await.err().map(|error| error.to_string()).unwrap();
-    // Its log is gone.
+    // The log is missing.
     fs::copy(place.join("spur.db.kept"), &path).unwrap();
     let refused = refusal(&path).await;
     assert!(
         refused.contains("is shortened: it ends at entry 50, and entry 60 was acknowledged"),
         "{refused}"
     );
-    // A part of its log is gone.
+    // The end of the log is missing.
     let log = fs::read(place.join("spur.db-wal.kept")).unwrap();
     fs::write(place.join("spur.db-wal"), &log[..log.len() - 100]).unwrap();
     let refused = refusal(&path).await;
     assert!(refused.contains("is shortened: it ends at entry"), "{refused}");
     let left = fs::read(place.join("spur.db-wal")).unwrap();
     assert!(left == log[..log.len() - 100], "what is left of the log stays as it is");
-    // With it everything is there.
+    // The log is complete.
     fs::copy(place.join("spur.db.kept"), &path).unwrap();
     fs::write(place.join("spur.db-wal"), &log).unwrap();
     let _ = fs::remove_file(place.join("spur.db-shm"));
     let (journal, mut recovered) = Journal::open(&path).await.unwrap();
     assert_eq!(drain(&mut recovered).await, Some((1, 60)));
     journal.close().await;
-    // The database itself is cut.
+    // The end of the database is missing.
     let whole = fs::read(&path).unwrap();
     fs::write(&path, &whole[..whole.len() / 2]).unwrap();
     let refused = refusal(&path).await;
     assert!(refused.contains("is damaged: it has") && refused.contains("its end is missing"), "{refused}");
-    // All of it is gone.
+    // The database is missing.
     fs::remove_file(&path).unwrap();
     let refused = refusal(&path).await;
     assert!(refused.ends_with("is damaged: it is missing, and entry 60 of it was acknowledged"), "{refused}");
-    // The operator has it go on.
+    // The operator accepts the loss.
     fs::copy(place.join("spur.db.kept"), &path).unwrap();
     let (journal, recovered) = Journal::open_shortened(&path).await.unwrap();
     assert_eq!(recovered.last_seq, 50);
@@ -377,7 +377,7 @@ async fn a_snapshot_of_another_cluster_is_refused() {
 }
 
 on_both! {
-    /// Commits, snapshots and compaction at the same time; what is left must be whole.
+    /// Commits, takes snapshots and compacts at the same time; the remaining journal must be complete.
     async fn compaction_and_snapshots_run_beside_commits(place) {
         const LAST: u64 = 20_000;
         let (journal, _) = Journal::open(place).await.unwrap();

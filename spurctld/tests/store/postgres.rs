@@ -1,4 +1,4 @@
-//! What a journal in PostgreSQL does when its database, or another controller, gets in its way.
+//! Tests of a journal in PostgreSQL whose database fails, or for which another controller competes.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,12 +8,13 @@ use spurctld::store::{Batch, Condition, Journal, Place, Retention, StoreError};
 
 use crate::fixture::{batch, body, database, drain, place_at, request_id};
 
-/// The database of a test on the shared server.
+/// Returns the shared server and a database of its own for the test. `None` without PostgreSQL.
 fn shared(name: &str) -> Option<(&'static Postgres, Place)> {
     Some((Postgres::shared()?, database(name)?))
 }
 
-/// Commits batches of ten until told to stop; returns the last entry, of which all were acknowledged.
+/// Commits batches of ten until `stop` is set. Returns the number of the last entry; all up to it were
+/// acknowledged.
 async fn commit_until(journal: Journal, stop: &AtomicBool) -> u64 {
     let mut next = *journal.committed().borrow() + 1;
     while !stop.load(Ordering::Relaxed) {
@@ -24,7 +25,7 @@ async fn commit_until(journal: Journal, stop: &AtomicBool) -> u64 {
     next - 1
 }
 
-/// Everything up to `last` is there once, with its blob and its request.
+/// Checks that every entry up to `last` exists once, and its blob and request where sampled.
 async fn check(place: &Place, last: u64) {
     let (journal, mut recovered) = Journal::open(place).await.unwrap();
     assert_eq!(recovered.last_seq, last);
@@ -52,7 +53,7 @@ async fn connections_that_are_cut_lose_nothing() {
             tokio::task::block_in_place(|| {
                 server.sql("cut", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'spurctld' AND datname = 'cut'")
             });
-            // Another commit, so that every cut meets one.
+            // The next cut waits for another commit, so that each cut meets one.
             let mut committed = journal.committed();
             committed.borrow_and_update();
             committed.changed().await.unwrap();

@@ -1,13 +1,13 @@
-//! The conditions of a query in SQL that SQLite and PostgreSQL both understand.
+//! The conditions of a query, in SQL that both SQLite and PostgreSQL understand.
 
 use sqlx::{Database, Encode, QueryBuilder, Type};
 
 use super::{EventQuery, Query};
 
-/// Values in one list of a query at most; a longer list is asked for in pieces by whoever has it.
+/// Largest number of values in one list of a query; callers split longer lists.
 pub(in crate::store) const LIST: usize = 8192;
 
-/// Adds the conditions of a query behind `WHERE true`.
+/// Appends the conditions of a query after `WHERE true`.
 pub(in crate::store) fn restrict<DB: Database>(sql: &mut QueryBuilder<DB>, query: &Query)
 where
     for<'q> i64: Encode<'q, DB> + Type<DB>,
@@ -58,7 +58,7 @@ where
     }
 }
 
-/// Restricts to what was there within the window, and in one of the states at some time of it.
+/// Restricts a query to runs within the time window that were in one of the states at some time of it.
 fn restrict_time<DB: Database>(sql: &mut QueryBuilder<DB>, query: &Query)
 where
     for<'q> i64: Encode<'q, DB> + Type<DB>,
@@ -134,7 +134,7 @@ where
     sql.push(")");
 }
 
-/// Adds a list of runs (job id, restarts).
+/// Appends a list of runs (job id, restarts).
 pub(in crate::store) fn runs<DB: Database>(sql: &mut QueryBuilder<DB>, runs: &[(u32, u32)])
 where
     for<'q> i64: Encode<'q, DB> + Type<DB>,
@@ -144,7 +144,7 @@ where
     });
 }
 
-/// Adds the conditions of a query for events of nodes behind `WHERE true`, their order and their number.
+/// Appends the conditions, order and limit of a query for node events after `WHERE true`.
 pub(in crate::store) fn restrict_events<DB: Database>(sql: &mut QueryBuilder<DB>, query: &EventQuery)
 where
     for<'q> i64: Encode<'q, DB> + Type<DB>,

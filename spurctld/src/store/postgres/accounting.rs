@@ -1,7 +1,7 @@
 //! Accounting in PostgreSQL, in tables of its own beside the journal's.
 //!
-//! Rows go to the database and come back as JSON, whose names are the columns: a statement has the same text however many
-//! rows there are.
+//! Rows are sent and returned as JSON with the columns as names, so that the text of a statement does not
+//! depend on the number of rows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +21,11 @@ use crate::store::accounting::{
     restrict_events, runs,
 };
 
-/// How long a write may take: thousands of rows may come at once.
+/// Longest duration of a write, which may contain thousands of rows.
 const WRITE_LIMIT: Duration = Duration::from_secs(30);
-/// How long a list may take to be found.
+/// Longest duration of a query for a list.
 const FIND_LIMIT: Duration = Duration::from_secs(30);
-/// Ends a run, not before what is known of it, and what is left of its steps.
+/// Closes runs and their open steps, with an end not before any known time of theirs.
 const CLOSE: &str = "WITH closing AS (
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) AS c (job_id, restarts, state, ended)
 ), runs AS (
@@ -38,7 +38,7 @@ const CLOSE: &str = "WITH closing AS (
 )
 SELECT count(*) FROM runs";
 
-/// Ends the open event of a node. A change that is written once more ends an event that it has opened again.
+/// Ends the open event of a node. A change that is written again ends an event that it has opened itself.
 const END_EVENT: &str =
     "UPDATE node_event SET ended = greatest($1, started) WHERE node = $2 AND ended IS NULL";
 const BEGIN_EVENT: &str = "INSERT INTO node_event (node, started, ended, state, reason, \"user\")
@@ -56,14 +56,14 @@ struct Inner {
     server: Server,
     reader: Reader,
     writer: Mutex<Writer>,
-    /// The statement that writes rows and the entry they reach.
+    /// The statement that writes rows and the entry that they reach.
     write: String,
 }
 
 /// The connection that writes.
 enum Writer {
     Open(PgConnection),
-    /// A write has failed on it: the next write opens another one.
+    /// A write has failed on the connection: the next write opens another one.
     Failed,
     Closed,
 }
@@ -200,13 +200,13 @@ impl Database {
         self.inner.reader.close().await;
         if let Writer::Open(writer) = std::mem::replace(&mut *self.inner.writer.lock().await, Writer::Closed)
         {
-            // Every write that was answered is durable; whoever opened this connection may be gone with its runtime.
+            // Every answered write is durable; the runtime of this connection may be gone.
             let _ = limited(writer.close()).await;
         }
         Ok(())
     }
 
-    /// The connection that writes, opened if need be.
+    /// Returns the connection that writes, opened if necessary.
     async fn writer<'a>(&self, writer: &'a mut Writer) -> Result<&'a mut PgConnection, StoreError> {
         if let Writer::Failed = writer {
             *writer = Writer::Open(self.inner.server.connect().await?);
@@ -227,7 +227,7 @@ impl Database {
     }
 }
 
-/// Writes changes in their order, in one transaction. Nothing but accounting waits for its locks.
+/// Writes changes in order, in one transaction. Only accounting waits for its locks.
 async fn change_nodes(writer: &mut PgConnection, changes: &[NodeChange]) -> Result<(), sqlx::Error> {
     let mut transaction = writer.begin().await?;
     for NodeChange { node, at, outage, is_new } in changes {
@@ -240,7 +240,7 @@ async fn change_nodes(writer: &mut PgConnection, changes: &[NodeChange]) -> Resu
             }
         }
         if let Some(outage) = outage {
-            // PostgreSQL takes no NUL in a text.
+            // PostgreSQL allows no NUL in a text.
             let text = |text: &str| text.replace('\0', "");
             let begin = sqlx::query(BEGIN_EVENT).bind(node).bind(at).bind(&outage.state);
             let begin = begin.bind(text(&outage.reason)).bind(text(&outage.user));
@@ -250,8 +250,10 @@ async fn change_nodes(writer: &mut PgConnection, changes: &[NodeChange]) -> Resu
     transaction.commit().await
 }
 
-/// Rows as a JSON array. PostgreSQL takes no NUL in a text, and one statement writes a row once: of rows with one key,
-/// which their first `key` columns are, the last counts.
+/// Encodes rows as a JSON array without NUL, which PostgreSQL does not allow in a text.
+///
+/// One statement can write a key only once, so of several rows with the same first `key` columns the last
+/// counts.
 fn last_of_each<T: Serialize>(rows: &[T], key: usize) -> String {
     let mut seen = std::collections::HashSet::new();
     let mut values: Vec<Value> = Vec::with_capacity(rows.len());
@@ -272,8 +274,8 @@ fn last_of_each<T: Serialize>(rows: &[T], key: usize) -> String {
     Value::Array(values).to_string()
 }
 
-/// Writes rows, each in the place of the one with its key, and the entry they reach, unless that lies before what has been
-/// reached.
+/// Builds the statement that writes rows, each in place of the one with its key, and the entry that they
+/// reach, unless a later one was reached.
 fn write_statement() -> String {
     let rows = |table: &str, argument: &str, key: &[&str], example: serde_json::Result<Value>| {
         let Ok(Value::Object(columns)) = example else { unreachable!("a row is a JSON object") };

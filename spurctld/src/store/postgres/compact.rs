@@ -1,4 +1,4 @@
-//! Compaction: deleting what is not needed any more, some rows at a time, beside the commits.
+//! Compaction: deletes rows that are no longer needed, some at a time, beside the commits.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use super::{StoreError, sql_int};
 use crate::store::backend::Compaction;
 use crate::store::{Compacted, Retention};
 
-/// Rows of each kind deleted in one step at most.
+/// Largest number of rows of each kind that one step deletes.
 const STEP: i64 = 1024;
-/// How long a database that refuses is left alone.
+/// Pause after a refusal of the database.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Entries go when the newest snapshot and every standby have passed them. A standby that was not heard of for ten minutes
-/// holds nothing up: it begins from the snapshot.
+/// Entries are deleted once the newest snapshot and every standby have passed them. A standby without a
+/// report for ten minutes is ignored: it begins from the snapshot.
 const ENTRIES: &str = "DELETE FROM journal WHERE seq < (SELECT min(seq) FROM journal) + $1
     AND seq <= least($2, (SELECT min(seq) FROM standby WHERE seen > clock_timestamp() - interval '10 minutes'))";
 const REQUESTS: &str = "DELETE FROM request WHERE line < (SELECT min(line) FROM request) + $1 AND at < $2";
@@ -26,7 +26,7 @@ const BLOBS: &str = "WITH gone AS (
     ), bodies AS (DELETE FROM blob USING gone WHERE blob.id = gone.id)
     SELECT count(*) FROM gone";
 
-/// Carries out orders until nobody can give any more. `snapshot` is the last entry that a durable snapshot covers.
+/// Carries out orders until their senders are gone. `snapshot` is the last entry of a durable snapshot.
 pub(super) async fn serve(
     reader: Reader,
     mut orders: mpsc::Receiver<Compaction>,
@@ -46,12 +46,12 @@ pub(super) async fn serve(
                 }
             }
         }
-        // Whoever does not wait any more need not be told.
+        // The caller may have given up.
         let _ = done.send(deleted);
     }
 }
 
-/// Takes one step; says whether it deleted anything.
+/// Takes one step, and returns true if it deleted anything.
 async fn step(
     reader: &Reader,
     retention: Retention,

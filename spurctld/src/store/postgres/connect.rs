@@ -1,4 +1,4 @@
-//! Connections: which server, how the controller proves itself, and what is checked before the database is trusted.
+//! Connections: choice of the server, authentication, and checks before the database is trusted.
 
 use std::fmt;
 use std::future::Future;
@@ -14,16 +14,17 @@ use sqlx::{ConnectOptions, Connection, Row};
 
 use super::{StoreError, failed, timed_out};
 
-/// How long a connection may take to come up.
+/// Longest time to establish a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
-/// How long a statement may take that reads or writes a bounded number of rows.
+/// Longest duration of a statement that reads or writes a bounded number of rows.
 pub(super) const STATEMENT_LIMIT: Duration = Duration::from_secs(3);
-/// How long a session waits for a lock: less than a statement may take, so that the session outlives the wait.
+/// Longest wait of a session for a lock: less than a statement may take, so that the session survives the
+/// wait.
 const LOCK_TIMEOUT: &str = "2s";
-/// The oldest version of PostgreSQL that is supported, as `server_version_num` says it.
+/// The oldest supported version of PostgreSQL, as `server_version_num`.
 const OLDEST_VERSION: i32 = 130_000;
 
-/// A PostgreSQL database that one of several servers holds. Clones share what is known of the servers.
+/// A PostgreSQL database on one of several servers. Clones share the knowledge about the servers.
 #[derive(Clone)]
 pub struct Database {
     inner: Arc<Inner>,
@@ -33,7 +34,7 @@ struct Inner {
     servers: Vec<Server>,
     password_file: Option<PathBuf>,
     lease: Duration,
-    /// The server that was connected to last.
+    /// Index of the server of the last connection.
     current: AtomicUsize,
     /// The number of the server whose settings were looked at last, from 1; 0 for none.
     checked: AtomicUsize,
@@ -41,22 +42,22 @@ struct Inner {
 
 struct Server {
     options: PgConnectOptions,
-    /// The URL, which holds no password.
+    /// The URL, which contains no password.
     place: PathBuf,
 }
 
 impl fmt::Debug for Database {
-    /// The URLs alone: what the options hold may be secret.
+    /// Shows the URLs only: the options may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.inner.servers.iter().map(|server| &server.place)).finish()
     }
 }
 
 impl Database {
-    /// The database of a configuration. Nothing is connected yet.
+    /// Returns the database of a configuration, without connecting.
     ///
     /// # Errors
-    /// A URL that cannot be used.
+    /// Fails if a URL is not valid.
     pub fn new(state: &PostgresState) -> Result<Self, StoreError> {
         let mut servers = Vec::new();
         for url in &state.urls {
@@ -77,7 +78,7 @@ impl Database {
                     ("statement_timeout", "0"),
                     ("default_transaction_isolation", "read committed"),
                     ("default_transaction_read_only", "off"),
-                    // A backend whose controller is gone ends by itself.
+                    // Ends the backend of a controller that is gone.
                     ("tcp_keepalives_idle", "5"),
                     ("tcp_keepalives_interval", "2"),
                     ("tcp_keepalives_count", "3"),
@@ -95,12 +96,12 @@ impl Database {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// How long a leader leads without renewing its lease.
+    /// Returns the time for which a lease lasts without renewal.
     pub(super) fn lease(&self) -> Duration {
         self.inner.lease
     }
 
-    /// The server that was connected to last, by its URL.
+    /// Returns the URL of the server of the last connection.
     pub(super) fn place(&self) -> &Path {
         &self.inner.servers[self.inner.current.load(Ordering::Relaxed)].place
     }
@@ -136,7 +137,7 @@ impl Database {
         Err(first_error.unwrap_or(StoreError::Stopped))
     }
 
-    /// How the server that was connected to last is reached, with the password.
+    /// Returns the connection options of the last server, with the password.
     pub(super) async fn options(&self) -> Result<PgConnectOptions, StoreError> {
         self.options_of(&self.inner.servers[self.inner.current.load(Ordering::Relaxed)]).await
     }
@@ -144,7 +145,7 @@ impl Database {
     async fn options_of(&self, server: &Server) -> Result<PgConnectOptions, StoreError> {
         let options = server.options.clone();
         let Some(path) = &self.inner.password_file else { return Ok(options) };
-        // Read each time: a site may change it while the controller runs.
+        // Read each time: a site may change the password while the controller runs.
         let text = tokio::fs::read_to_string(path).await;
         let text = text.map_err(|error| StoreError::io("read", path, error))?;
         Ok(options.password(text.lines().next().unwrap_or_default()))
@@ -212,7 +213,7 @@ impl Database {
     }
 }
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 enum Trouble {
     Password(StoreError),
     Sql(sqlx::Error),
@@ -224,12 +225,12 @@ impl From<sqlx::Error> for Trouble {
     }
 }
 
-/// What `work` gives, unless it takes longer than a statement may.
+/// Runs `work` with the time limit of a statement.
 pub(super) async fn limited<T>(work: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
     limited_by(STATEMENT_LIMIT, work).await
 }
 
-/// What `work` gives, unless it takes longer than that.
+/// Runs `work` with a time limit.
 pub(super) async fn limited_by<T, E: From<sqlx::Error>>(
     limit: Duration,
     work: impl Future<Output = Result<T, E>>,

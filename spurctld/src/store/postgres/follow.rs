@@ -1,4 +1,4 @@
-//! A standby: follows the journal of whoever leads, and takes the lease when nobody does.
+//! A standby: follows the leader's journal, and takes the lease when there is no leader.
 
 use std::time::Duration;
 
@@ -15,35 +15,35 @@ use crate::clock;
 use crate::store::backend::{self, Recovery};
 use crate::store::{Entry, Journal, Recovered};
 
-/// How long a listener waits after its connection broke.
+/// Pause of the listener after its connection broke.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 
 /// A journal that this controller follows and does not lead yet.
 pub struct Follower {
     session: Session,
     reader: Reader,
-    /// Says that somebody has committed. A hint: the row that is read is what counts.
+    /// Receives a hint for each commit of the leader; the lease row that is then read counts.
     hints: mpsc::Receiver<()>,
 }
 
-/// What came of a turn of a [`Follower`].
+/// The outcome of a turn of a [`Follower`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Whoever leads has committed entries up to this one.
+    /// The leader has committed entries up to this one.
     Follows {
         /// The last entry.
         last: u64,
     },
-    /// This controller leads from now on.
+    /// This controller leads from here on.
     Leads,
 }
 
 impl Follower {
-    /// Follows the journal in a database, which gets the schema if need be. `address` is where clients and nodes reach this
-    /// controller.
+    /// Follows the journal in a database, creating the schema if necessary. `address` is where clients and
+    /// nodes reach this controller.
     ///
     /// # Errors
-    /// [`StoreError::NewerSchema`], [`StoreError::Unsafe`], and what the database refuses.
+    /// [`StoreError::NewerSchema`], [`StoreError::Unsafe`], or the database's refusal.
     pub async fn open(database: &Database, address: &str) -> Result<Self, StoreError> {
         let session = prepare(database.clone(), address.to_owned()).await?;
         let reader = Reader::new(database.clone());
@@ -52,10 +52,10 @@ impl Follower {
         Ok(Self { session, reader, hints })
     }
 
-    /// The newest snapshot and the entries after it.
+    /// Returns the newest snapshot and the entries after it.
     ///
     /// # Errors
-    /// What the database refuses.
+    /// Fails if the database refuses.
     pub async fn recover(&mut self) -> Result<Recovered, StoreError> {
         let newest = self.reader.newest_snapshot().await?;
         let snapshot_seq = newest.map_or(0, |(seq, _)| seq);
@@ -69,15 +69,15 @@ impl Follower {
         Ok(Recovered::of(0, last_seq, snapshot_seq, source))
     }
 
-    /// The entry that the newest whole snapshot covers; 0 without one.
+    /// Returns the entry of the newest complete snapshot; 0 without one.
     ///
     /// # Errors
-    /// What the database refuses.
+    /// Fails if the database refuses.
     pub async fn snapshot(&self) -> Result<u64, StoreError> {
         Ok(self.reader.newest_snapshot().await?.map_or(0, |(seq, _)| seq))
     }
 
-    /// The entries after `after`, about a megabyte of them.
+    /// Returns a page of about a megabyte of entries after `after`.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] if one is missing, [`StoreError::Compacted`] if they have been deleted.
@@ -91,10 +91,10 @@ impl Follower {
         }
     }
 
-    /// Waits until it is time to look at the lease, or somebody has committed, and looks.
+    /// Waits until the lease has to be read, or the leader has committed, and reads the lease.
     ///
     /// # Errors
-    /// What no repetition mends. A database that is away is none.
+    /// Fails only if no repetition can help. A database that does not answer is no error.
     pub async fn turn(&mut self) -> Result<Turn, StoreError> {
         loop {
             match self.session.lease.next(clock::since_boot_ms(), None) {
@@ -125,7 +125,7 @@ impl Follower {
         Journal::following(reader, self.session.names.history.clone(), self.session.shared.clone())
     }
 
-    /// The version of the lease row that was read last.
+    /// Returns the version of the lease row that was read last.
     #[must_use]
     pub fn version(&self) -> Option<u64> {
         self.session.lease.seen().map(|row| row.version)
@@ -139,10 +139,11 @@ impl Follower {
         Some(beside.own_ms?.saturating_add(beside.age_ms.max(0)).saturating_add(since_read))
     }
 
-    /// Notes how far this standby has come, so that compaction leaves what it needs, and in what its configuration differs.
+    /// Records this standby's progress, so that compaction keeps the entries that it needs, and the
+    /// differences of its configuration.
     ///
     /// # Errors
-    /// What the database refuses.
+    /// Fails if the database refuses.
     pub async fn report(&self, name: &str, seq: u64, differs: &str) -> Result<(), StoreError> {
         let mut borrowed = self.reader.borrow().await?;
         let sql = "INSERT INTO standby (name, address, seq, seen, differs) VALUES ($1, $2, $3, clock_timestamp(), $4)
@@ -155,14 +156,14 @@ impl Follower {
         Ok(())
     }
 
-    /// The journal of a follower that leads. The row of the standby that it was is removed.
+    /// Returns the journal of a follower that has the lease, and removes the standby's row.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`], and what the database refuses.
+    /// [`StoreError::Damaged`], or the database's refusal.
     pub async fn lead(self, name: &str) -> Result<(Journal, Recovered), StoreError> {
         let mut borrowed = self.reader.borrow().await?;
         let gone = sqlx::query("DELETE FROM standby WHERE name = $1").bind(name);
-        // A row that stays is forgotten after ten minutes.
+        // A row that stays is ignored after ten minutes.
         if limited(gone.execute(&mut borrowed.connection)).await.is_ok() {
             self.reader.give_back(borrowed);
         } else {
@@ -172,7 +173,7 @@ impl Follower {
     }
 }
 
-/// Gives a hint for every notification, for as long as somebody takes them.
+/// Sends a hint for every notification, until the receiver is dropped.
 async fn listen(database: Database, hint: mpsc::Sender<()>) {
     while !hint.is_closed() {
         let listened = async {
@@ -182,13 +183,13 @@ async fn listen(database: Database, hint: mpsc::Sender<()>) {
             let mut listener = PgListener::connect_with(&pool).await?;
             listener.listen("spur").await?;
             while !hint.is_closed() && listener.try_recv().await?.is_some() {
-                // One hint that waits says as much as many.
+                // One waiting hint is enough.
                 let _ = hint.try_send(());
             }
             Ok::<_, sqlx::Error>(())
         };
         tokio::select! {
-            // What is wrong with the database is said where it matters.
+            // Trouble with the database shows in the statements that matter.
             _ = listened => {}
             () = hint.closed() => return,
         }

@@ -1,5 +1,4 @@
-//! A journal that comes from elsewhere as a whole: everything is written first, and the lease row, by which it counts,
-//! last.
+//! Import of a whole journal: all rows are written first, and the lease row, which makes them valid, last.
 
 use sqlx::Row;
 use sqlx::postgres::PgConnection;
@@ -8,7 +7,7 @@ use super::connect::{Database, limited, limited_by};
 use super::{StoreError, failed, from_sql, schema, sql_int};
 use crate::store::Request;
 
-/// How long one blob may take.
+/// Longest time to write one blob.
 const BLOB_LIMIT: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// An import under way.
@@ -20,16 +19,16 @@ pub struct Import {
     chunks: i64,
 }
 
-/// How many rows an import has written, as the database counts them.
+/// The numbers of imported rows, as the database counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Imported {
-    /// Scripts and environments.
+    /// Number of scripts and environments.
     pub blobs: u64,
-    /// Request ids.
+    /// Number of request ids.
     pub requests: u64,
-    /// Runs of jobs in accounting.
+    /// Number of runs of jobs in accounting.
     pub jobs: u64,
-    /// Steps in accounting.
+    /// Number of steps in accounting.
     pub steps: u64,
 }
 
@@ -37,7 +36,8 @@ impl Import {
     /// Begins to write the state after entry `seq` of a journal whose last epoch was `epoch`.
     ///
     /// # Errors
-    /// [`StoreError::NotEmpty`] for a database that holds a journal, or a part of an import; and what the database refuses.
+    /// [`StoreError::NotEmpty`] for a database with a journal, or a part of an import; otherwise the
+    /// database's refusal.
     pub async fn begin(database: &Database, seq: u64, epoch: u64) -> Result<Self, StoreError> {
         let mut connection = database.connect().await?;
         schema::migrate(&mut connection, database).await?;
@@ -59,10 +59,10 @@ impl Import {
         Ok(import)
     }
 
-    /// Adds a piece of the snapshot.
+    /// Adds a chunk of the snapshot.
     ///
     /// # Errors
-    /// What the database refuses.
+    /// Fails if the database refuses.
     pub async fn chunk(&mut self, kind: &str, body: Vec<u8>) -> Result<(), StoreError> {
         self.chunks += 1;
         let insert =
@@ -79,17 +79,17 @@ impl Import {
     /// Adds a blob.
     ///
     /// # Errors
-    /// What the database refuses.
+    /// Fails if the database refuses.
     pub async fn blob(&mut self, id: u64, body: Vec<u8>) -> Result<(), StoreError> {
         let insert = sqlx::query("INSERT INTO blob (id, body) VALUES ($1, $2)").bind(sql_int(id)).bind(body);
         let written = limited_by(BLOB_LIMIT, insert.execute(&mut self.connection)).await;
         written.map(drop).map_err(|error| self.failed(error))
     }
 
-    /// Adds request ids that were served, in the order of their arrival.
+    /// Adds ids of handled requests, in the order of their arrival.
     ///
     /// # Errors
-    /// What the database refuses.
+    /// Fails if the database refuses.
     pub async fn requests(&mut self, requests: &[Request]) -> Result<(), StoreError> {
         let insert = "INSERT INTO request (id, uid, seq, at, reply) SELECT r.id, r.uid, r.seq, r.at, r.reply
             FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[])
@@ -104,10 +104,10 @@ impl Import {
         written.map(drop).map_err(|error| self.failed(error))
     }
 
-    /// Makes all of it count, durably, unless somebody has begun to use the database.
+    /// Makes the import valid, durably, unless the database is in use already.
     ///
     /// # Errors
-    /// [`StoreError::NotEmpty`], and what the database refuses.
+    /// [`StoreError::NotEmpty`], or the database's refusal.
     pub async fn finish(mut self) -> Result<Imported, StoreError> {
         let finish = "WITH whole AS (UPDATE snapshot SET chunks = $3 WHERE seq = $1 AND epoch = $2)
             UPDATE lease SET seq = $1, epoch = $2, version = version + 1 WHERE one = 1 AND epoch = 0 RETURNING

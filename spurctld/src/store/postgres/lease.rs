@@ -1,4 +1,5 @@
-//! One controller's way to the lease: a connection, the machine that decides ([`Lease`]), and what is known of the row.
+//! One controller's session with the lease: a connection, the state machine [`Lease`], and the last row that
+//! was read.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,15 +15,15 @@ use super::{StoreError, failed};
 use crate::clock;
 use crate::store::{Batch, Condition};
 
-/// No time: the cluster's own clock is not known yet.
+/// Stands for an unknown time.
 const NO_TIME: i64 = i64::MIN;
 
-/// What the rest of the controller sees of the lease, and says to it. Clones share it.
+/// The part of a lease that the rest of the controller sees. Clones share it.
 #[derive(Clone)]
 pub(in crate::store) struct Shared {
-    /// Until when answers may leave, in milliseconds since boot.
+    /// Time until which answers may leave, in milliseconds since boot.
     answers_until: Arc<AtomicI64>,
-    /// What the cluster's own clock shows beyond the milliseconds since boot.
+    /// Difference between the cluster's own clock and the milliseconds since boot.
     own_base_ms: Arc<AtomicI64>,
     condition: watch::Sender<Condition>,
     /// Where the controller that leads is reached, with commas between several addresses; empty if nobody else leads.
@@ -60,28 +61,28 @@ impl Shared {
         self.condition.subscribe()
     }
 
-    /// What the own clock shows now.
+    /// Returns the present time of the cluster's own clock, in milliseconds; `None` if it is not known yet.
     fn own_ms(&self) -> Option<i64> {
         let base = self.own_base_ms.load(Ordering::Relaxed);
         (base != NO_TIME).then(|| base.saturating_add(clock::since_boot_ms()))
     }
 }
 
-/// See the module.
+/// The session, see the [module](self).
 pub(super) struct Session {
     pub(super) database: Database,
     pub(super) names: Names,
     pub(super) lease: Lease,
     pub(super) shared: Shared,
-    /// What stood beside the row when it was read last.
+    /// Further columns of the lease row that was read last.
     pub(super) beside: Beside,
-    /// When that was, in milliseconds since boot.
+    /// Time of that reading, in milliseconds since boot.
     pub(super) read_at: i64,
     connection: Option<PgConnection>,
 }
 
 impl Session {
-    /// A session on a database that has the schema.
+    /// Begins a session on a database that has the schema.
     pub(super) async fn begin(
         database: Database,
         mut connection: PgConnection,
@@ -99,10 +100,10 @@ impl Session {
         Ok(Self { database, names, lease, shared, beside, read_at, connection: Some(connection) })
     }
 
-    /// Sends a statement and notes what came of it. Returns whether the batches that were offered are durable.
+    /// Sends a statement and records its outcome. Returns true if the offered batches are durable.
     ///
     /// # Errors
-    /// What no repetition mends.
+    /// Fails only if no repetition can help.
     pub(super) async fn send(
         &mut self,
         statement: &Statement,
@@ -137,7 +138,7 @@ impl Session {
     async fn try_send(&mut self, statement: &Statement, batches: &[Batch]) -> Result<Outcome, sqlx::Error> {
         if self.connection.is_none() {
             let connected = self.database.connect().await;
-            // The database's refusals of a connection may end: its password may be changed, and its server be replaced.
+            // A refused connection may succeed later: a password may be changed, a server replaced.
             let connected =
                 connected.map_err(|error| sqlx::Error::Io(std::io::Error::other(chain(&error))))?;
             self.connection = Some(connected);
@@ -151,10 +152,10 @@ impl Session {
         Ok(outcome)
     }
 
-    /// Notes that the database is away, and leaves the connection if it is lost.
+    /// Records that the database does not answer, and drops the connection if it is lost.
     async fn fail(&mut self, lost: bool, why: &str) {
         if lost && let Some(connection) = self.connection.take() {
-            // It is lost already. Without a goodbye, which could wait as long as the statement.
+            // The connection is lost already, and an orderly close could wait as long as the statement.
             drop(connection.close_hard());
         }
         self.shared.condition.send_if_modified(|condition| {
@@ -167,7 +168,7 @@ impl Session {
         });
     }
 
-    /// Why a session ends whose lease is over.
+    /// Returns the error of a session whose lease is over.
     pub(super) fn ended(&self, end: End) -> StoreError {
         let path = self.database.place().to_owned();
         match end {
@@ -177,16 +178,16 @@ impl Session {
         }
     }
 
-    /// Says goodbye to the database; the next statement connects again.
+    /// Closes the connection; the next statement connects again.
     pub(super) async fn disconnect(&mut self) {
         if let Some(connection) = self.connection.take() {
-            // All that was confirmed is durable.
+            // Everything that was confirmed is durable.
             let _ = super::connect::limited(connection.close()).await;
         }
     }
 }
 
-/// An error with its causes, in one line.
+/// Formats an error with its causes, on one line.
 fn chain(error: &dyn std::error::Error) -> String {
     std::iter::successors(Some(error), |error| error.source())
         .map(ToString::to_string)

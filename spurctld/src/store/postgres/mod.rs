@@ -1,8 +1,9 @@
-//! The PostgreSQL backend: one database for a cluster, which several controllers reach, schema `spur`.
+//! The PostgreSQL backend: one database for a cluster, which several controllers share, with the schema
+//! `spur`.
 //!
-//! Every change is one statement that commits by itself, so a controller that is paused holds no lock. No statement is
-//! ever cancelled: a commit whose wait for a replica is cancelled reports success. A statement that takes longer than its
-//! time limit loses its connection instead, and what came of it is looked up.
+//! Every change is one statement that commits by itself, so that a paused controller holds no lock. No
+//! statement is ever cancelled: a commit whose wait for a replica is cancelled reports success. A statement
+//! beyond its time limit loses its connection instead, and its outcome is looked up.
 
 pub(super) mod accounting;
 mod compact;
@@ -29,27 +30,27 @@ pub(super) use lease::Shared;
 pub(super) use open::open;
 pub(super) use read::{Chunks, Reader};
 
-/// A sequence number or id as SQL knows it.
+/// Converts a sequence number or id for SQL.
 fn sql_int(value: u64) -> i64 {
     i64::try_from(value).expect("ids and sequence numbers are checked to be far below 2^63")
 }
 
-/// A number that only this program writes, read back.
+/// Converts back a number that only this program writes.
 fn from_sql(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
 /// The SQLSTATE of a full disk.
 const DISK_FULL: &str = "53100";
-/// The server is ending or starting, has turned into a replica, or has ended this session.
+/// SQLSTATEs of a server that is stopping, starting or a replica, or has ended this session.
 const AWAY: [&str; 5] = ["57P01", "57P02", "57P03", "57P04", "25006"];
-/// Classes of errors that say that the statement itself is wrong.
+/// Classes of SQLSTATEs of statements that are themselves wrong.
 const WRONG: [&str; 5] = ["0A", "22", "23", "42", "54"];
 
-/// What an error says about trying again.
+/// The chance of success of a repetition after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failure {
-    /// The connection is gone, and so is what became of the statement.
+    /// The connection is gone, and the outcome of the statement is unknown.
     Lost,
     /// The statement changed nothing, and may succeed later on the same connection.
     Later,
@@ -102,7 +103,7 @@ fn failed(action: &'static str, place: &Path, error: sqlx::Error) -> StoreError 
     StoreError::Database { action, path: place.to_owned(), source: Arc::new(error) }
 }
 
-/// A time limit that has passed, as the error of a connection.
+/// Returns the error of a connection whose time limit has passed.
 fn timed_out() -> sqlx::Error {
     sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "the database did not answer in time"))
 }

@@ -1,4 +1,4 @@
-//! Opening a journal: the checks, the schema, the lease, what there is to recover, and the writer's thread.
+//! Opening of a journal: the checks, the schema, the lease, recovery, and the writer's thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -19,7 +19,7 @@ use crate::clock;
 use crate::store::Condition;
 use crate::store::backend::{self, Opened, QUEUED_BATCHES, Queues, Recovery};
 
-/// Connects, and makes the database one that a lease can be taken in.
+/// Connects, checks the server, and creates or updates the schema, so that a lease can be taken.
 pub(super) async fn prepare(database: Database, address: String) -> Result<Session, StoreError> {
     database.check_anew();
     let mut connection = database.connect().await?;
@@ -41,7 +41,7 @@ pub(in crate::store) async fn open(database: Database, address: String) -> Resul
             let error = sqlx::Error::Io(std::io::Error::other(why.to_string()));
             return Err(super::failed("take the lease of", session.database.place(), error));
         }
-        // A lease that is still good after so long is renewed by somebody who lives.
+        // A lease that is still valid after that time is being renewed by a living controller.
         let own = session.names.lasts_ms;
         let lasts_ms = session.lease.seen().map_or(own, |row| row.lasts_ms.max(own));
         if clock::since_boot_ms() - begun > 3 * lasts_ms {
@@ -52,19 +52,20 @@ pub(in crate::store) async fn open(database: Database, address: String) -> Resul
     lead(session).await
 }
 
-/// Waits until then, in milliseconds since boot.
+/// Waits until a time, in milliseconds since boot.
 pub(super) async fn rest(until: i64) {
     let rest = u64::try_from(until - clock::since_boot_ms()).unwrap_or(0);
     tokio::time::sleep(Duration::from_millis(rest)).await;
 }
 
-/// The journal of a session that leads.
+/// Returns the journal of a session that leads.
 pub(super) async fn lead(mut session: Session) -> Result<Opened, StoreError> {
     let (Some(epoch), Some(last_seq)) = (session.lease.leads(), session.lease.durable()) else {
         return Err(StoreError::Stopped);
     };
     let reader = Reader::new(session.database.clone());
-    // In a statement after the one that took the lease: the same statement would read what was there before it waited.
+    // In a statement after the one that took the lease: the same statement would read the state from before
+    // its wait.
     if let Some(last) = reader.last_entry().await?.filter(|last| *last != last_seq) {
         let what = format!("its lease ends at entry {last_seq}, and its journal at entry {last}");
         return Err(StoreError::damaged(reader.place(), what));
@@ -108,10 +109,10 @@ pub(super) async fn lead(mut session: Session) -> Result<Opened, StoreError> {
     })
 }
 
-/// Why the writer has ended, and a signal that it has.
+/// The failure of the writer, and a signal that it has ended.
 type Ended = (Arc<OnceLock<StoreError>>, watch::Receiver<bool>);
 
-/// Starts the writer on a thread of its own, so that neither commit nor renewal waits for a turn among the controller's
+/// Starts the writer on a thread of its own, so that neither commits nor renewals wait for the controller's
 /// other tasks.
 fn write(writer: Writer, queues: Queues, snapshot: watch::Receiver<u64>) -> Result<Ended, StoreError> {
     let place = writer.session.database.place().to_owned();

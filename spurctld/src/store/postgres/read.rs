@@ -1,5 +1,5 @@
-//! Reading the journal: pages of entries, blobs, request ids and snapshots. On a few connections of their own; a reading
-//! whose connection breaks is made once more.
+//! Reading of the journal: pages of entries, blobs, request ids and snapshots, on a few connections of their
+//! own. A read whose connection breaks is repeated once.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use super::connect::{Database, limited_by};
 use super::{Failure, StoreError, failed, failure, from_sql, sql_int};
 use crate::store::{Entry, Request, RequestId, SnapshotChunk, StandbyRow};
 
-/// Connections for readers.
+/// Number of connections for readers.
 const READERS: usize = 4;
-/// Bytes of entries in one page, give or take the last entry.
+/// Size of a page in bytes, up to its last entry.
 const PAGE_BYTES: usize = 1 << 20;
-/// How long a reading may take: the largest is a blob of 16 MiB.
+/// Longest duration of a read; the largest is a blob of 16 MiB.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// Reads the committed journal. Clones share the connections.
@@ -30,19 +30,19 @@ pub(in crate::store) struct Reader {
 
 struct Shared {
     database: Database,
-    /// The URL of the server when the journal was opened.
+    /// URL of the server when the journal was opened.
     place: std::path::PathBuf,
     idle: Mutex<Vec<PgConnection>>,
     places: Semaphore,
 }
 
-/// A connection that is used; it is closed unless it is given back.
+/// A connection in use, which is closed unless it is given back.
 pub(super) struct Borrowed<'a> {
     pub(super) connection: PgConnection,
     _place: SemaphorePermit<'a>,
 }
 
-/// Reads with a connection, once more with a new one if it breaks.
+/// Reads with a connection, and once more with a new one if it breaks.
 macro_rules! read {
     ($reader:expr, $action:literal, |$connection:ident| $read:expr) => {{
         let mut again = true;
@@ -72,7 +72,7 @@ impl Reader {
         Self { shared: Arc::new(Shared { database, place, idle, places }) }
     }
 
-    /// The database, for messages.
+    /// Returns the URL of the database, for messages.
     pub(in crate::store) fn place(&self) -> &Path {
         &self.shared.place
     }
@@ -85,7 +85,7 @@ impl Reader {
         failed(action, self.place(), error)
     }
 
-    /// A connection, once one of the few is free.
+    /// Returns a connection, once one of the few is free.
     pub(super) async fn borrow(&self) -> Result<Borrowed<'_>, StoreError> {
         let place = self.shared.places.acquire().await.map_err(|_| StoreError::Stopped)?;
         let idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -105,13 +105,13 @@ impl Reader {
         self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push(borrowed.connection);
     }
 
-    /// The entries after `after`, about a megabyte of them.
+    /// Returns a page of about a megabyte of entries after `after`.
     pub(in crate::store) async fn page(&self, after: u64) -> Result<Vec<Entry>, StoreError> {
         let page: Vec<(Entry, i64)> = read!(self, "read entries of", |connection| {
             let sql = "SELECT seq, epoch, at, body, sum FROM journal WHERE seq > $1 ORDER BY seq LIMIT 2048";
             let mut rows = sqlx::query(sql).bind(sql_int(after)).fetch(connection);
             let (mut page, mut bytes) = (Vec::new(), 0);
-            // The rest of the rows must be read for the connection to be used again.
+            // The remaining rows must be read before the connection can be used again.
             while let Some(row) = rows.next().await.transpose()? {
                 if bytes < PAGE_BYTES {
                     let (entry, sum) = entry(&row)?;
@@ -128,7 +128,7 @@ impl Reader {
         Ok(page.into_iter().map(|(entry, _)| entry).collect())
     }
 
-    /// See [`Journal::blob`](crate::store::Journal::blob).
+    /// Implements [`Journal::blob`](crate::store::Journal::blob).
     pub(in crate::store) async fn blob(&self, id: u64) -> Result<Option<Vec<u8>>, StoreError> {
         read!(self, "read a blob of", |connection| {
             let row = sqlx::query("SELECT body FROM blob WHERE id = $1").bind(sql_int(id));
@@ -136,7 +136,7 @@ impl Reader {
         })
     }
 
-    /// See [`Journal::request`](crate::store::Journal::request).
+    /// Implements [`Journal::request`](crate::store::Journal::request).
     pub(in crate::store) async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError> {
         read!(self, "read a request of", |connection| {
             let row = sqlx::query("SELECT uid, seq, at, reply FROM request WHERE id = $1").bind(&id[..]);
@@ -166,7 +166,7 @@ impl Reader {
         })
     }
 
-    /// The newest whole snapshot: its entry and the epoch of whoever wrote it.
+    /// Returns entry and epoch of the newest complete snapshot.
     pub(super) async fn newest_snapshot(&self) -> Result<Option<(u64, u64)>, StoreError> {
         read!(self, "look for snapshots in", |connection| {
             let sql = "SELECT seq, epoch FROM snapshot WHERE chunks IS NOT NULL ORDER BY seq DESC, epoch DESC LIMIT 1";
@@ -180,7 +180,7 @@ impl Reader {
         self.shared.places.close();
         let idle = std::mem::take(&mut *self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner));
         for connection in idle {
-            // Readers leave nothing behind.
+            // Connections for reading hold no changes.
             let _ = limited_by(READ_LIMIT, connection.close()).await;
         }
     }
@@ -209,7 +209,7 @@ fn request(id: RequestId, row: &PgRow) -> Result<Request, sqlx::Error> {
 /// Reads a whole snapshot, chunk by chunk.
 pub(in crate::store) struct Chunks {
     reader: Reader,
-    /// The snapshot: its entry and the epoch of whoever wrote it.
+    /// Entry and epoch of the snapshot.
     of: (u64, u64),
     chunks: i64,
     read: i64,

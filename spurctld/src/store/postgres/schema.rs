@@ -1,4 +1,4 @@
-//! The versions of the schema. A migration that has been released is never edited: a new one is added.
+//! The versions of the schema. A released migration is never edited: a new one is added.
 
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Executor, Row};
@@ -8,10 +8,12 @@ use super::{StoreError, failed, from_sql};
 
 /// The statements that lead from each version to the next, version 1 first.
 const VERSIONS: &[&str] = &[include_str!("migrations/0001_initial.sql")];
-/// A number that no other program locks: controllers that start together bring the schema up to date one after another.
+/// Number of the advisory lock under which controllers that start together migrate the schema one after
+/// another.
 const LOCK: i64 = 0x5350_5552;
 
-/// Brings the schema to the newest version, in one transaction. One that is newer still is refused and left as it is.
+/// Migrates the schema to the newest version, in one transaction. A newer schema is refused and left as it
+/// is.
 pub(super) async fn migrate(connection: &mut PgConnection, database: &Database) -> Result<(), StoreError> {
     let place = database.place().to_owned();
     let found = limited(migrated(connection)).await;
@@ -23,7 +25,7 @@ pub(super) async fn migrate(connection: &mut PgConnection, database: &Database) 
     Ok(())
 }
 
-/// The version that was found, or the newest if an older one was found.
+/// Returns the version that was found, or the newest one after a migration.
 async fn migrated(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     if let Some(found) = version(connection).await?
         && from_sql(found) >= VERSIONS.len() as u64
@@ -47,7 +49,7 @@ async fn migrated(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     Ok(found.max(i64::try_from(VERSIONS.len()).expect("a handful of versions")))
 }
 
-/// The version of the schema, if there is one.
+/// Returns the version of the schema, if there is one.
 async fn version(connection: &mut PgConnection) -> Result<Option<i64>, sqlx::Error> {
     let there = "SELECT to_regclass('spur.schema_version') IS NOT NULL";
     if !sqlx::query(there).fetch_one(&mut *connection).await?.try_get::<bool, _>(0)? {

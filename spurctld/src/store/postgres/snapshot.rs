@@ -1,4 +1,4 @@
-//! A snapshot in chunks: rows that count once the snapshot is whole, which is one fenced statement.
+//! A snapshot in chunks: rows that become valid when one fenced statement completes the snapshot.
 
 use sqlx::Row;
 use sqlx::postgres::PgConnection;
@@ -7,7 +7,8 @@ use super::connect::limited;
 use super::read::Reader;
 use super::{StoreError, sql_int};
 
-/// Makes a snapshot whole, and removes the older ones, if the lease is still ours. The lock holds up a taking meanwhile.
+/// Completes a snapshot and removes the older ones, if this controller still has the lease. The row lock
+/// delays a takeover meanwhile.
 const FINISH: &str = "WITH fence AS (
     SELECT 1 FROM lease WHERE one = 1 AND history = $1 AND epoch = $2 FOR UPDATE
 ), older AS (
@@ -33,7 +34,7 @@ impl Writer {
         seq: u64,
     ) -> Result<Self, StoreError> {
         let mut connection = reader.database().connect().await?;
-        // What was interrupted: of reigns before, and by ourselves at this entry.
+        // Removes interrupted snapshots: those of earlier epochs, and this controller's at the same entry.
         let remove =
             "DELETE FROM snapshot WHERE chunks IS NULL AND (epoch < $2 OR (epoch = $2 AND seq = $1))";
         let begin = "INSERT INTO snapshot (seq, epoch) VALUES ($1, $2) ON CONFLICT DO NOTHING";
@@ -58,7 +59,7 @@ impl Writer {
         written.map(drop).map_err(|error| self.reader.failed("write a snapshot to", error))
     }
 
-    /// Makes it count and removes the older ones.
+    /// Makes the snapshot valid and removes the older ones.
     pub(in crate::store) async fn finish(mut self) -> Result<(), StoreError> {
         let finish = sqlx::query(FINISH)
             .bind(&self.history)

@@ -1,4 +1,4 @@
-//! The statements of the lease, each of which commits by itself, and what their outcomes mean.
+//! The statements of the lease, each of which commits by itself, and the meanings of their outcomes.
 
 use spur_core::controller::lease::{Fence, Holder, Outcome, Row, Statement};
 use sqlx::Row as _;
@@ -8,7 +8,7 @@ use super::connect::{STATEMENT_LIMIT, limited, limited_by};
 use super::{Failure, failure, from_sql, sql_int};
 use crate::store::{Batch, StoreError};
 
-/// The row, for [`Statement::Look`]; [`Statement::Judge`] adds a lock.
+/// Reads the row, for [`Statement::Look`]; [`Statement::Judge`] adds a lock.
 const LOOK: &str =
     "SELECT epoch, holder, seq, version, commits, released, lasts_ms, history, address, own_ms,
         (extract(epoch FROM clock_timestamp() - renewed) * 1000)::bigint FROM lease WHERE one = 1";
@@ -24,8 +24,9 @@ const RENEW: &str = "UPDATE lease SET version = version + 1, renewed = clock_tim
         released = released OR $7
     WHERE one = 1 AND history = $1 AND epoch = $2 AND holder = $3 AND seq = $4 AND commits = $5 AND NOT released
     RETURNING version";
-/// The update locks the row, which a plain select would not: nothing is written for a leader whose epoch has passed.
-/// The notification is in what the statement returns; in a part that nobody reads it would not be sent.
+/// The update locks the row, which a plain select would not: nothing is written for a leader whose epoch has
+/// passed. The notification is part of the statement's result; PostgreSQL would not execute it in a part that
+/// is not read.
 const COMMIT: &str = "WITH fence AS (
     UPDATE lease SET seq = $7, version = version + 1, commits = commits + 1, renewed = clock_timestamp(), own_ms = coalesce($6, own_ms)
     WHERE one = 1 AND history = $1 AND epoch = $2 AND holder = $3 AND seq = $4 AND commits = $5 AND NOT released
@@ -46,36 +47,37 @@ const COMMIT: &str = "WITH fence AS (
 ), releases AS (
     INSERT INTO released (id) SELECT r.id FROM fence, unnest($18::bigint[]) AS r (id) ON CONFLICT DO NOTHING
 ) SELECT pg_notify('spur', seq::text) FROM fence";
-/// Bytes of content for which a commit gets a second more.
+/// Bytes of content for which a commit's time limit grows by one second.
 const BYTES_A_SECOND: usize = 4 << 20;
 
-/// What names the lease in every statement.
+/// The values that name the lease in every statement.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     pub(super) history: String,
     pub(super) holder: Holder,
-    /// The addresses at which this controller is reached, with commas between.
+    /// Addresses of this controller, separated by commas.
     pub(super) address: String,
     pub(super) lasts_ms: i64,
 }
 
-/// What stands in the row beside the lease.
+/// Further columns of the lease row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Beside {
     pub(super) history: String,
     pub(super) address: String,
-    /// What the cluster's own clock showed when the row was written, and how long ago that is, in milliseconds.
+    /// Time of the cluster's own clock when the row was written, and the age of the row, both in
+    /// milliseconds.
     pub(super) own_ms: Option<i64>,
     pub(super) age_ms: i64,
 }
 
-/// A statement that came to nothing.
+/// A statement that failed.
 pub(super) struct Failed {
     pub(super) outcome: Outcome,
     pub(super) error: sqlx::Error,
 }
 
-/// Sends a statement; `batches` is what a commit writes, and `own_ms` what the cluster's own clock shows.
+/// Sends a statement; a commit writes `batches`, and `own_ms` is the time of the cluster's own clock.
 pub(super) async fn send(
     connection: &mut PgConnection,
     names: &Names,
@@ -175,13 +177,13 @@ async fn commit(
     Ok(if row.is_some() { Outcome::Confirmed } else { Outcome::Refused })
 }
 
-/// What a statement that failed means to the lease; an error that no repetition mends is returned.
+/// Returns the meaning of a failed statement for the lease; an error if no repetition can help.
 pub(super) fn outcome_of(error: sqlx::Error, place: &std::path::Path) -> Result<Failed, StoreError> {
     let outcome = match failure(&error) {
         Failure::Lost => Outcome::Lost,
         Failure::Later => Outcome::Failed,
         Failure::Final => {
-            // Entries have been checked, and requests and releases may come again: what was there already is a blob.
+            // Entries were checked, and requests and releases may be repeated: only a blob can exist already.
             let duplicate = error.as_database_error().is_some_and(|error| error.is_unique_violation());
             return Err(match duplicate {
                 true => StoreError::Duplicate { what: "blob id" },

@@ -1,7 +1,7 @@
-//! The writer: one task, one connection, and everything that changes the journal while this controller leads.
+//! The writer: one task, one connection, and every change of the journal while this controller leads.
 //!
-//! Whole batches that wait together are committed in one statement, in order. Between commits the lease is renewed. A
-//! batch is offered to the lease until the lease says that the batch is durable, however often connections break.
+//! Batches that wait are committed in one statement, in order. Between commits the lease is renewed. A batch
+//! is offered to the lease until the lease confirms it, however often connections break.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::clock;
 use crate::store::backend::{Submission, check_order, gather, refuse};
 use crate::store::{Batch, Committed, StoreError};
 
-/// The session that leads, and what it writes.
+/// The session that leads, with the end of the journal.
 pub(super) struct Writer {
     pub(super) session: Session,
     pub(super) epoch: u64,
@@ -28,7 +28,8 @@ struct Offer {
     last: u64,
 }
 
-/// Serves the queue until it is closed, the lease is lost or a statement cannot succeed; the reason is then in `failure`.
+/// Serves the queue until it is closed, the lease is lost, or a statement cannot succeed; `failure` then has
+/// the reason.
 pub(super) async fn serve(
     mut writer: Writer,
     batches: &mut mpsc::Receiver<Submission>,
@@ -43,7 +44,7 @@ pub(super) async fn serve(
 }
 
 impl Writer {
-    /// On an error, the group that could not be committed is left in `group`.
+    /// Works through the queue. After an error, `group` contains the batches that could not be committed.
     async fn work(
         &mut self,
         batches: &mut mpsc::Receiver<Submission>,
@@ -85,7 +86,7 @@ impl Writer {
         }
     }
 
-    /// Puts those together that wait together; nothing to offer if all of them are empty.
+    /// Collects the batches that are committed together; `None` if all of them are empty.
     fn offer(
         &mut self,
         first: Submission,
@@ -112,7 +113,7 @@ impl Writer {
             moved
         });
         for submission in group.drain(..) {
-            // Whoever does not wait any more need not be told.
+            // The submitter may have given up.
             let _ = submission.done.send(Ok(Committed { seq: durable.last }));
         }
     }

@@ -16,18 +16,19 @@ use crate::store::accounting::{
     Closing, EventQuery, JobRow, LIST, NodeChange, NodeEvent, Page, Query, StepRow, restrict, runs,
 };
 
-/// Connections for readers.
+/// Number of connections for readers.
 const READERS: u32 = 4;
-/// Ends a run, not before what is known of it.
+/// Closes a run, with an end not before any known time of it.
 const CLOSE_RUN: &str = "UPDATE job SET state = ?, ended = max(?, submitted, coalesce(eligible, 0), coalesce(started, 0)) \
                          WHERE job_id = ? AND restarts = ? AND ended IS NULL";
-/// Ends what is left of its steps.
+/// Closes the open steps of a run.
 const CLOSE_STEPS: &str = "UPDATE step SET state = 'CANCELLED', ended = max(?, coalesce(started, 0)) \
                            WHERE job_id = ? AND restarts = ? AND ended IS NULL";
-/// Pages in the log after which it is copied into the database.
+/// Number of pages in the log after which it is copied into the database.
 const CHECKPOINT_PAGES: &str = "4096";
 
-/// Gives a row type its columns. The compiler sees to it that each field is a column, is written and is read.
+/// Defines the columns of a row type; the compiler ensures that every field is a column, is written and is
+/// read.
 macro_rules! columns {
     ($row:ident: $($field:ident),+ $(,)?) => {
         impl $row {
@@ -80,13 +81,13 @@ struct Inner {
 /// The connection that writes.
 enum Writer {
     Open(SqliteConnection),
-    /// A write has failed on it, and nobody knows in what state that left it: the next write opens another one.
+    /// A write has failed on the connection, whose state is unknown: the next write opens another one.
     Failed,
     Closed,
 }
 
 impl Writer {
-    /// The connection, opened if need be.
+    /// Returns the connection, opened if necessary.
     async fn connection(&mut self, path: &Path) -> Result<&mut SqliteConnection, StoreError> {
         if let Writer::Failed = self {
             *self = Writer::Open(connect(path).await?);
@@ -97,10 +98,10 @@ impl Writer {
         }
     }
 
-    /// Leaves a connection on which a write has failed.
+    /// Drops a connection on which a write has failed.
     async fn fail(&mut self) {
         if let Writer::Open(connection) = std::mem::replace(self, Writer::Failed) {
-            // It has failed already.
+            // The connection has failed already.
             let _ = connection.close_hard().await;
         }
     }
@@ -283,7 +284,7 @@ impl Database {
     }
 }
 
-/// A statement that inserts rows, each in the place of the one with its key.
+/// Builds a statement that inserts rows, each in place of the one with its key.
 fn upsert(table: &str, columns: &[&str], key: &[&str]) -> Insert {
     let rest = columns.iter().filter(|column| !key.contains(column));
     let set: Vec<String> = rest.map(|column| format!("\"{column}\" = excluded.\"{column}\"")).collect();
@@ -296,7 +297,7 @@ fn select(table: &str, columns: &[&str]) -> QueryBuilder<Sqlite> {
     QueryBuilder::new(format!("SELECT {} FROM {table}", quoted(columns)))
 }
 
-/// The columns between commas; one of them is a word of SQL.
+/// Returns the quoted columns, separated by commas; one of them is an SQL keyword.
 fn quoted(columns: &[&str]) -> String {
     columns.iter().map(|column| format!("\"{column}\"")).collect::<Vec<_>>().join(", ")
 }

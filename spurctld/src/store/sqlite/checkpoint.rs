@@ -1,9 +1,9 @@
-//! Checkpoints: moving pages from the write-ahead log into the database without holding up commits.
+//! Checkpoints: copying pages from the write-ahead log into the database without delaying commits.
 //!
-//! The pages are copied by a connection of its own while commits go on. But the log can be used again from its
-//! start only at a moment when all of it has been copied, which under a steady stream of commits never comes by
-//! itself. So once the log is long and the copy is nearly done, the writer copies the short rest between two
-//! commits, and the next commit starts the log over.
+//! A separate connection copies the pages while commits continue. But the log can be restarted only at a
+//! moment when all of it has been copied, which never comes by itself under a steady stream of commits. So
+//! once the log is long and the copy is nearly complete, the writer copies the short rest between two
+//! commits, and the next commit restarts the log.
 
 use std::path::{Path, PathBuf};
 
@@ -14,24 +14,24 @@ use tokio::task::JoinHandle;
 use super::{StoreError, failed, from_sql, journal_options};
 use crate::store::Tuning;
 
-/// The writer copies the rest itself if no more than this part of [`Tuning::checkpoint_bytes`] was handed in since
-/// the copy began.
+/// The writer copies the rest itself if at most this fraction of [`Tuning::checkpoint_bytes`] was written
+/// since the copy began.
 const SHORT_REST: usize = 2;
-/// The writer copies the rest whatever its length when the log is this many times as long as it should be.
+/// Multiple of the intended log length beyond which the writer copies the rest whatever its length.
 const TOO_LONG: u64 = 2;
 
 const COPY: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 
-/// Watches the length of the log.
+/// Watches the length of the log, and copies it.
 pub(super) struct Checkpoints {
     path: PathBuf,
     tuning: Tuning,
-    /// Bytes in a page of the log.
+    /// Size of a page of the log, in bytes.
     page_bytes: u64,
-    /// The connection that copies, while it does not.
+    /// The connection that copies, while it is idle.
     idle: Option<SqliteConnection>,
     copying: Option<JoinHandle<Result<Copied, sqlx::Error>>>,
-    /// Bytes handed in since the last copy began.
+    /// Bytes written since the last copy began.
     bytes: usize,
 }
 
@@ -51,7 +51,7 @@ impl Checkpoints {
         Ok(Self { path: path.to_owned(), tuning, page_bytes, idle: Some(conn), copying: None, bytes: 0 })
     }
 
-    /// To be called after each commit, with the bytes it wrote and the writer's connection.
+    /// Records a commit with the bytes that it wrote; `writer` is the writer's connection.
     pub(super) async fn written(
         &mut self,
         bytes: usize,
@@ -64,7 +64,7 @@ impl Checkpoints {
     async fn advance(&mut self, writer: &mut SqliteConnection) -> Result<(), sqlx::Error> {
         let mut again = false;
         let too_long = self.tuning.long_log_bytes * TOO_LONG;
-        // A disk that cannot keep up holds up commits here, rather than let the log grow without end.
+        // A disk that cannot keep up delays commits here, so that the log does not grow without end.
         let wait = self.bytes as u64 >= too_long;
         if let Some(copying) = self.copying.take_if(|copying| wait || copying.is_finished()) {
             let copied = copying.await.map_err(|_| sqlx::Error::WorkerCrashed)??;
@@ -73,7 +73,7 @@ impl Checkpoints {
                 let short = self.bytes <= self.tuning.checkpoint_bytes / SHORT_REST;
                 again = !short && copied.log_bytes < too_long;
                 if !again {
-                    // A reader may keep the log from being started over; the next copy tries again.
+                    // A reader may keep the log from being restarted; the next copy tries again.
                     sqlx::query(COPY).execute(writer).await?;
                     self.bytes = 0;
                 }

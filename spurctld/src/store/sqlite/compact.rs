@@ -1,7 +1,7 @@
-//! Compaction: deleting what is not needed any more, a few hundred rows at a time, by the writer between commits.
+//! Compaction: the writer deletes rows that are no longer needed, a few hundred at a time, between commits.
 //!
-//! A step is a transaction of its own that is not synced: losing it loses nothing, and the next commit, which
-//! follows it in the same log, syncs both. So a commit never waits for more than the few rows of one step.
+//! A step is a transaction of its own that is not synced: losing it loses nothing, and the next commit in the
+//! same log syncs both. So a commit never waits for more than the rows of one step.
 
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;
@@ -10,7 +10,7 @@ use super::sql_int;
 use crate::store::Compacted;
 use crate::store::backend::Compaction;
 
-/// Entries, requests and parts of blobs deleted in one step, of each at most.
+/// Largest number of entries, of requests and of parts of blobs that one step deletes.
 const STEP: i64 = 256;
 
 const ENTRIES: &str = "DELETE FROM journal WHERE seq < (SELECT min(seq) FROM journal) + ? AND seq <= ?";
@@ -34,8 +34,8 @@ impl Progress {
     }
 }
 
-/// Takes one step; `covered` is the last entry in a durable snapshot. `None` when nothing is left to delete: the
-/// one who ordered it has then been told.
+/// Takes one step; `covered` is the last entry in a durable snapshot. `None` when nothing is left to delete
+/// and the caller has been answered.
 pub(super) async fn step(
     mut progress: Progress,
     covered: u64,
@@ -63,7 +63,7 @@ pub(super) async fn step(
     if entries + requests + parts + blobs > 0 {
         return Ok(Some(progress));
     }
-    // Whoever does not wait any more need not be told.
+    // The caller may have given up.
     let _ = progress.order.done.send(progress.deleted);
     Ok(None)
 }

@@ -1,4 +1,4 @@
-//! Everything that a journal in SQLite holds beside its entries, for whoever moves it; and copies of it while it is used.
+//! Export of a journal's blobs and requests from SQLite, and copies of a journal in use.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -13,31 +13,31 @@ use super::{
 };
 use crate::store::Request;
 
-/// Ids or requests in one page.
+/// Number of ids or requests in one page.
 const PAGE: i64 = 1000;
-/// How often a copy is begun anew because a snapshot was replaced meanwhile.
+/// Largest number of attempts to copy, each of which may fail because a snapshot is replaced meanwhile.
 const TRIES: u32 = 5;
 
-/// Reads what the database of a journal holds beside entries.
+/// Reads the blobs and requests of a journal's database.
 pub struct Export {
     connection: SqliteConnection,
     path: PathBuf,
 }
 
 impl Export {
-    /// Reads from the database at `path`.
+    /// Opens the database at `path` for reading.
     ///
     /// # Errors
-    /// What the database refuses.
+    /// Fails if the database refuses.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
         let connection = read_options(path).connect().await.map_err(|error| failed("open", path, error))?;
         Ok(Self { connection, path: path.to_owned() })
     }
 
-    /// The ids of the next blobs after `after` that something refers to, ascending.
+    /// Returns the ids of the next referenced blobs after `after`, ascending.
     ///
     /// # Errors
-    /// What the database refuses.
+    /// Fails if the database refuses.
     pub async fn blobs(&mut self, after: Option<u64>) -> Result<Vec<u64>, StoreError> {
         let sql = format!(
             "SELECT DISTINCT key >> {BLOB_PART_BITS} AS id FROM blob
@@ -54,10 +54,10 @@ impl Export {
             .collect()
     }
 
-    /// The next requests after line `after`, in the order of their arrival, and the line of the last.
+    /// Returns the next requests after line `after`, in the order of their arrival, and the line of the last.
     ///
     /// # Errors
-    /// What the database refuses.
+    /// Fails if the database refuses.
     pub async fn requests(&mut self, after: i64) -> Result<(Vec<Request>, i64), StoreError> {
         let sql = "SELECT line, id, uid, seq, at, reply FROM request WHERE line > ? ORDER BY line LIMIT ?";
         let rows = sqlx::query(sql).bind(after).bind(PAGE).fetch_all(&mut self.connection).await;
@@ -81,14 +81,14 @@ impl Export {
     }
 }
 
-/// Copies a journal and its accounting into a new directory, while a controller uses them. Returns the last entry of the
-/// copy.
+/// Copies a journal and its accounting into a new directory, also while a controller uses them. Returns the
+/// last entry of the copy.
 ///
 /// # Errors
-/// A directory that is not empty, and what the disk refuses.
+/// Fails if the directory is not empty, or if the disk refuses.
 pub async fn back_up(journal: &Path, to: &Path) -> Result<u64, StoreError> {
     make_empty(to)?;
-    // Accounting first: one that is ahead of its journal would show the copy to be an old one.
+    // Accounting first: accounting ahead of its journal would mark the copy as an old one.
     vacuum_into(&journal.with_file_name("acct.db"), &to.join("acct.db")).await?;
     let copy = to.join("spur.db");
     for _ in 0..TRIES {
@@ -96,7 +96,7 @@ pub async fn back_up(journal: &Path, to: &Path) -> Result<u64, StoreError> {
         let covered = newest.as_ref().map_or(0, |found| found.seq);
         let kept = newest.map(|found| (beside(&copy, &format!(".snapshot-{covered}")), found));
         if let Some((name, found)) = &kept {
-            // One that is replaced meanwhile would be gone.
+            // A link keeps a snapshot that is replaced meanwhile.
             let linked =
                 fs::hard_link(found.path(), name).or_else(|_| fs::copy(found.path(), name).map(drop));
             linked.map_err(|error| StoreError::io("copy", found.path(), error))?;
@@ -114,10 +114,10 @@ pub async fn back_up(journal: &Path, to: &Path) -> Result<u64, StoreError> {
     Err(StoreError::damaged(journal, "no copy of it and of its snapshot agree"))
 }
 
-/// Puts a copy where a journal is to be, which must not be there.
+/// Puts a copy in the journal's place, which has to be empty.
 ///
 /// # Errors
-/// A journal that is there or in use, and what the disk refuses.
+/// Fails if a journal exists or is in use, or if the disk refuses.
 pub fn restore(from: &Path, journal: &Path) -> Result<(), StoreError> {
     let _lock = lock::take(journal)?;
     if journal.exists() {
@@ -130,7 +130,7 @@ pub fn restore(from: &Path, journal: &Path) -> Result<(), StoreError> {
     }
     let is_copy =
         |name: &str| name == "acct.db" || name == "spur.db" || name.starts_with("spur.db.snapshot-");
-    // The journal itself last: until then, there is none.
+    // The journal itself comes last: until then there is none.
     names.sort_by_key(|name| name == "spur.db");
     if !names.iter().any(|name| name == "spur.db") {
         return Err(StoreError::damaged(from, "there is no spur.db in it"));
@@ -156,7 +156,7 @@ fn make_empty(directory: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Copies a database as it is at one moment. Commits go on; the log is not started over meanwhile.
+/// Copies the state of a database at one moment. Commits continue; the log is not restarted meanwhile.
 async fn vacuum_into(from: &Path, to: &Path) -> Result<(), StoreError> {
     let copied = async {
         let mut connection = read_options(from).connect().await?;
@@ -169,7 +169,7 @@ async fn vacuum_into(from: &Path, to: &Path) -> Result<(), StoreError> {
     synced.map_err(|error| StoreError::io("sync", to, error))
 }
 
-/// The first and the last entry.
+/// Returns the first and the last entry.
 async fn ends(path: &Path) -> Result<(Option<u64>, Option<u64>), StoreError> {
     let read = async {
         let mut connection = read_options(path).connect().await?;

@@ -1,18 +1,18 @@
-//! Events of nodes in the accounting database.
+//! Node events in the accounting database.
 
 use sqlx::sqlite::{Sqlite, SqliteConnection};
 use sqlx::{QueryBuilder, Row};
 
 use crate::store::accounting::{EventQuery, NodeChange, NodeEvent, restrict_events};
 
-/// Ends the open event of a node. A change that is written once more ends an event that it has opened again.
+/// Ends the open event of a node. A change that is written again ends an event that it has opened itself.
 const END: &str = "UPDATE node_event SET ended = max(?, started) WHERE node = ? AND ended IS NULL";
 const BEGIN: &str = "INSERT INTO node_event (node, started, ended, state, reason, user) VALUES (?, ?, NULL, ?, ?, ?) \
                      ON CONFLICT (node, started, state) DO UPDATE SET ended = NULL, reason = excluded.reason, \
                      user = excluded.user";
 const IS_OPEN: &str = "SELECT count(*) FROM node_event WHERE node = ? AND ended IS NULL";
 
-/// Writes changes in their order.
+/// Writes changes in order.
 pub(super) async fn change(writer: &mut SqliteConnection, changes: &[NodeChange]) -> Result<(), sqlx::Error> {
     for NodeChange { node, at, outage, is_new } in changes {
         if *is_new {
@@ -31,7 +31,7 @@ pub(super) async fn change(writer: &mut SqliteConnection, changes: &[NodeChange]
     Ok(())
 }
 
-/// The statement that reads a page of events.
+/// Returns the statement that reads a page of events.
 pub(super) fn select(query: &EventQuery) -> QueryBuilder<Sqlite> {
     let mut sql =
         QueryBuilder::new("SELECT node, started, ended, state, reason, user FROM node_event WHERE true");
@@ -39,7 +39,7 @@ pub(super) fn select(query: &EventQuery) -> QueryBuilder<Sqlite> {
     sql
 }
 
-/// One event of a row.
+/// Reads one event from a row.
 pub(super) fn read(row: &sqlx::sqlite::SqliteRow) -> Result<NodeEvent, sqlx::Error> {
     Ok(NodeEvent {
         node: row.try_get("node")?,

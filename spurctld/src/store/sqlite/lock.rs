@@ -1,5 +1,5 @@
-//! The lock that keeps a second controller out: held on a file beside the database for as long as it is open, let
-//! go by the system however the process ends.
+//! The lock that keeps a second controller out: held on a file beside the database while it is open, and
+//! released by the kernel however the process ends.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use super::{StoreError, beside};
 
-/// For how long the lock is waited for: a child that its last holder has just forked has it, too, until it runs its program.
+/// Longest wait for the lock: a child that its last holder has just forked holds it, too, until the child
+/// executes its program.
 const FORKED: Duration = Duration::from_secs(1);
 
-/// Takes the lock of the database at `path` and leaves this process's number in it.
+/// Takes the lock of the database at `path` and records this process's id in it.
 pub(super) fn take(path: &Path) -> Result<File, StoreError> {
     let name = beside(path, ".lock");
     let mut file = OpenOptions::new()
@@ -31,7 +32,7 @@ pub(super) fn take(path: &Path) -> Result<File, StoreError> {
         let pid = read.ok().and_then(|_| pid.trim().parse().ok());
         return Err(StoreError::InUse { path: path.to_owned(), pid });
     }
-    // The number is a help for people, the lock is what counts: it need not be durable.
+    // The process id is for messages only, so it need not be durable.
     file.set_len(0)
         .and_then(|()| file.seek(SeekFrom::Start(0)))
         .and_then(|_| writeln!(file, "{}", std::process::id()))
@@ -50,7 +51,7 @@ fn lock(file: &File) -> io::Result<bool> {
     let waiting = file.try_clone()?;
     thread::Builder::new().name("lock".to_owned()).spawn(move || {
         let locked = waiting.lock();
-        // Where nobody waits any more, the lock goes with the file.
+        // Without a waiter the lock is released with the file.
         let _ = tell.send(locked);
     })?;
     told.recv_timeout(FORKED).map_or(Ok(false), |locked| locked.map(|()| true))
@@ -65,7 +66,8 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("spur-lock-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let path = directory.join("spur.db");
-        // What a child has that was forked and lets go when it runs its program, now before this one asks, now after.
+        // Plays a forked child that releases the lock when it executes its program, before or after the next
+        // attempt.
         for _ in 0..200 {
             let forked = take(&path).unwrap().try_clone().unwrap();
             let child = thread::spawn(move || drop(forked));

@@ -1,8 +1,8 @@
-//! The mark beside the database: the last entry that was acknowledged, as far as anybody wrote it down.
+//! The mark beside the database: the last acknowledged entry, as far as it was recorded.
 //!
-//! SQLite takes a log whose end is missing or unreadable for one that ends earlier, and a database that is gone for one
-//! that never was. The mark tells the difference. It is written after a commit is durable and never synced, so it is at
-//! or behind the end of a journal that is whole; behind it is no news.
+//! SQLite takes a log with a missing or unreadable end for one that ends earlier, and a missing database for
+//! a new one. The mark shows the difference. It is written after a commit is durable and never synced, so it
+//! is at or before the end of an intact journal.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -17,19 +17,19 @@ pub(super) struct Mark {
     cluster: String,
 }
 
-/// Where the mark of a database lies.
+/// Returns the path of a database's mark.
 pub(super) fn place(path: &Path) -> PathBuf {
     beside(path, ".mark")
 }
 
-/// What the mark says: the journal's random name and the entry; nothing if there is none that can be read.
+/// Reads the mark: the journal's random name and the entry; `None` if there is no readable mark.
 pub(super) fn read(path: &Path) -> Result<Option<(String, u64)>, StoreError> {
     let name = place(path);
     let mut text = String::new();
     match File::open(&name).and_then(|mut file| file.read_to_string(&mut text)) {
         Ok(_) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        // It is no text: a power loss has torn it.
+        // A power loss has left bytes that are not text.
         Err(error) if error.kind() == std::io::ErrorKind::InvalidData => return Ok(None),
         Err(error) => return Err(StoreError::io("read", &name, error)),
     }
@@ -41,7 +41,7 @@ pub(super) fn read(path: &Path) -> Result<Option<(String, u64)>, StoreError> {
 }
 
 impl Mark {
-    /// Opens it, and writes where the journal of that name ends now.
+    /// Opens the mark, and writes the present end of the journal of that name.
     pub(super) fn open(path: &Path, cluster: &str, last: u64) -> Result<Mark, StoreError> {
         let name = place(path);
         let options = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&name);
@@ -51,9 +51,9 @@ impl Mark {
         Ok(mark)
     }
 
-    /// Notes that the entry is durable.
+    /// Records that the entry is durable.
     pub(super) fn reach(&self, seq: u64) {
-        // Without it less is noticed after the next start; nothing else depends on it.
+        // A mark that lags detects less after the next start; nothing else depends on it.
         let _ = self.write(seq);
     }
 

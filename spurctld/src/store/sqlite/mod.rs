@@ -1,7 +1,8 @@
 //! The SQLite backend.
 //!
-//! Files beside the database `spur.db`: `spur.db-wal` and `spur.db-shm` are SQLite's, `spur.db.lock` keeps a second
-//! controller out, `spur.db.snapshot-N` is the snapshot at entry N, the same with `.part` one being written.
+//! Files beside the database `spur.db`: `spur.db-wal` and `spur.db-shm` are SQLite's, `spur.db.lock` keeps a
+//! second controller out, `spur.db.mark` is the last acknowledged entry, `spur.db.snapshot-N` is the snapshot
+//! at entry N, with `.part` appended while it is being written.
 
 pub(super) mod accounting;
 mod checkpoint;
@@ -31,31 +32,31 @@ pub use copy::{Export, back_up, restore};
 pub(super) use open::open;
 pub(super) use read::Reader;
 
-/// Low bits of a blob part's key that count the parts of one blob.
+/// Number of low bits of a blob part's key that count the parts of one blob.
 const BLOB_PART_BITS: u32 = 8;
-/// Bytes in one part of a blob. A multiple of the page size less SQLite's own overhead would save nothing: parts
-/// this large live on overflow pages anyway.
+/// Size of one part of a blob, in bytes. Parts of this size need overflow pages anyway, so that a smaller
+/// size would save nothing.
 const BLOB_PART_BYTES: usize = super::MAX_BLOB_BYTES >> BLOB_PART_BITS;
 
-/// Bytes in one page of a new journal.
+/// Page size of a new journal, in bytes.
 const JOURNAL_PAGE_BYTES: u32 = 16 << 10;
 
-/// SQLite's extended result code, reduced to the primary one, for a disk without room.
+/// SQLite's primary result code for a full disk.
 const SQLITE_FULL: i32 = 13;
-/// The codes for a file that is not what a database can be.
+/// SQLite's primary result codes for a damaged file.
 const SQLITE_DAMAGED: [i32; 2] = [11, 26];
 
-/// A sequence number or id as SQL knows it.
+/// Converts a sequence number or id for SQL.
 fn sql_int(value: u64) -> i64 {
     i64::try_from(value).expect("ids and sequence numbers are checked to be far below 2^63")
 }
 
-/// A number that only this program writes, read back.
+/// Converts back a number that only this program writes.
 fn from_sql(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
-/// `spur.db` with something appended: `spur.db.lock`.
+/// Returns the database's path with a suffix: `spur.db.lock`.
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
@@ -77,8 +78,8 @@ fn sync_directory(path: &Path) -> Result<(), StoreError> {
         .map_err(|error| StoreError::io("sync the directory", directory, error))
 }
 
-/// Creates the file of a database, readable by its owner only (SQLite gives its side files the same mode), and
-/// makes its name durable.
+/// Creates the file of a database, readable by its owner only (SQLite gives its side files the same mode),
+/// and makes its name durable.
 fn create(path: &Path) -> Result<(), StoreError> {
     if path.exists() {
         return Ok(());
@@ -93,32 +94,34 @@ fn create(path: &Path) -> Result<(), StoreError> {
     sync_directory(path)
 }
 
-/// How a writer opens a database: every commit is synced, nothing is checkpointed behind its back.
+/// Returns the options of a writer: every commit is synced, and no checkpoint runs by itself.
 fn write_options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .pragma("wal_autocheckpoint", "0")
-        // Almost everything is appended: what is looked at again is the end of each table and the index of requests,
-        // whose ids begin with the time.
+        // Almost everything is appended: reads concern the end of each table and the index of requests, whose
+        // ids begin with the time.
         .pragma("cache_size", "-4096")
         .pragma("temp_store", "MEMORY")
         .statement_cache_capacity(256)
 }
 
-/// How the journal's writer opens it. A page holds two or three jobs with script and environment; in smaller ones every
-/// environment would need a page of its own beside. A database that is there already keeps the size it has.
+/// Returns the options of the journal's writer.
+///
+/// A page holds two or three jobs with script and environment; with smaller pages every environment would
+/// need a page of its own. An existing database keeps its page size.
 fn journal_options(path: &Path) -> SqliteConnectOptions {
     write_options(path).page_size(JOURNAL_PAGE_BYTES)
 }
 
-/// How a reader opens a database that a writer has opened.
+/// Returns the options of a reader, for a database that a writer has opened.
 fn read_options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new().filename(path).read_only(true)
 }
 
-/// What a database error means for the one who asked.
+/// Converts a database error.
 fn failed(action: &'static str, path: &Path, error: sqlx::Error) -> StoreError {
     let code =
         error.as_database_error().and_then(|error| error.code()).and_then(|code| code.parse::<i32>().ok());

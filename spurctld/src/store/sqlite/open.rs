@@ -1,4 +1,5 @@
-//! Opening a journal: the lock, the schema, the new epoch, what there is to recover, and the writer's thread.
+//! Opening a journal in SQLite: the lock, the mark, the schema, a new epoch, recovery and the writer's
+//! thread.
 
 use std::fs::File;
 use std::io::Read;
@@ -19,8 +20,8 @@ use super::{
 use crate::store::Tuning;
 use crate::store::backend::{self, Chunks, Opened, QUEUED_BATCHES, Queues, Recovery};
 
-/// Opens the journal at `path`; see [`Journal::open`](crate::store::Journal::open). `shortened`: it is known that entries
-/// are missing at its end.
+/// Opens the journal at `path`; see [`Journal::open`](crate::store::Journal::open). With `shortened`, the
+/// mark is ignored, so that a journal whose end is missing opens.
 pub(in crate::store) async fn open(
     path: &Path,
     tuning: Tuning,
@@ -59,7 +60,7 @@ pub(in crate::store) async fn open(
     let writer = Writer::new(conn, path, tuning, epoch, last_seq, committed_sender, snapshot_seen, mark);
     let failure = Arc::new(OnceLock::new());
     let failure_seen = Arc::clone(&failure);
-    // A thread of its own, so that a commit never waits for a turn among the controller's other tasks.
+    // The writer has its own thread, so that a commit never waits behind the controller's other tasks.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
@@ -92,7 +93,8 @@ pub(in crate::store) async fn open(
     })
 }
 
-/// Creates the database where there was none; one of which an entry was acknowledged is lost if it is not there.
+/// Creates the database if none exists. Fails if the file is missing although entry `acknowledged` was
+/// acknowledged.
 fn create_unless_lost(path: &Path, acknowledged: u64) -> Result<(), StoreError> {
     if acknowledged > 0 && !path.exists() {
         let what = format!("it is missing, and entry {acknowledged} of it was acknowledged");
@@ -101,7 +103,7 @@ fn create_unless_lost(path: &Path, acknowledged: u64) -> Result<(), StoreError> 
     create(path)
 }
 
-/// A database without a log must be as long as its header says.
+/// Fails if a database without a log is shorter than its header says.
 fn check_length(path: &Path) -> Result<(), StoreError> {
     let has_log = std::fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0);
     let mut header = [0; 32];
@@ -114,7 +116,7 @@ fn check_length(path: &Path) -> Result<(), StoreError> {
     let Some(length) = read.map_err(|error| StoreError::io("read", path, error))?.filter(|_| !has_log) else {
         return Ok(());
     };
-    // The sizes of a page and of the database, as the file format of SQLite has them.
+    // The header of an SQLite file holds the page size and the number of pages.
     let page = match u16::from_be_bytes([header[16], header[17]]) {
         1 => 65_536,
         size => u64::from(size),
@@ -128,8 +130,8 @@ fn check_length(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What the mark knows of must be there. It is looked for through a connection that cannot write: to close one that can
-/// would copy what is left of the log into the database, and remove the rest.
+/// Fails if the journal and its snapshot end before the entry that the mark names as acknowledged. The
+/// connection is read-only: closing one that can write could copy the log into the database and delete it.
 async fn check_end(path: &Path, marked: Option<(String, u64)>, snapshot: u64) -> Result<(), StoreError> {
     let Some((of, acknowledged)) = marked.filter(|(_, seq)| *seq > 0) else { return Ok(()) };
     let look = async {
@@ -147,12 +149,12 @@ async fn check_end(path: &Path, marked: Option<(String, u64)>, snapshot: u64) ->
     Ok(())
 }
 
-/// The random name of the journal.
+/// Returns the journal's random name.
 async fn name(conn: &mut SqliteConnection) -> Result<String, sqlx::Error> {
     sqlx::query("SELECT value FROM meta WHERE key = 'cluster'").fetch_one(conn).await?.try_get(0)
 }
 
-/// Counts the epoch up, durably.
+/// Increments the epoch durably and returns the new one.
 async fn begin_epoch(conn: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
     let epoch: i64 = sqlx::query("UPDATE meta SET value = value + 1 WHERE key = 'epoch' RETURNING value")
         .fetch_one(conn)

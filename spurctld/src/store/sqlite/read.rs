@@ -1,5 +1,5 @@
-//! Reading the journal: pages of entries, blobs and request ids. On read-only connections, in short
-//! transactions, so that readers hold up neither commits nor the reuse of the write-ahead log.
+//! Reads pages of entries, blobs and request ids from the journal. Connections are read-only and transactions
+//! short, so that readers delay neither commits nor the reuse of the write-ahead log.
 
 use std::path::{Path, PathBuf};
 
@@ -10,12 +10,12 @@ use tokio_stream::StreamExt;
 use super::{BLOB_PART_BITS, StoreError, failed, from_sql, read_options, sql_int};
 use crate::store::{Entry, Request, RequestId};
 
-/// Connections for readers.
+/// Maximum number of connections for readers.
 const READERS: u32 = 4;
-/// Bytes of entries in one page, give or take the last entry.
+/// Bytes of entries after which a page ends.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// Reads the committed journal.
+/// Reader of the committed journal.
 #[derive(Clone)]
 pub(in crate::store) struct Reader {
     pool: SqlitePool,
@@ -32,12 +32,12 @@ impl Reader {
         Ok(Self { pool, path: path.to_owned() })
     }
 
-    /// The database.
+    /// Returns the path of the database.
     pub(in crate::store) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The entries after `after`, about a megabyte of them.
+    /// Returns the entries after number `after`: about one megabyte of them, and none at the journal's end.
     pub(in crate::store) async fn page(&self, after: u64) -> Result<Vec<Entry>, StoreError> {
         let mut rows = sqlx::query(
             "SELECT seq, epoch, at, body, sum FROM journal WHERE seq > ? ORDER BY seq LIMIT 8192",
@@ -60,7 +60,7 @@ impl Reader {
         Ok(page)
     }
 
-    /// What a read means that failed behind entry `last`.
+    /// Converts the error of a read that failed after entry `last`.
     fn unreadable(&self, last: u64, error: sqlx::Error) -> StoreError {
         match failed("read entries of", &self.path, error) {
             StoreError::Damaged { path, what } => {
@@ -70,7 +70,7 @@ impl Reader {
         }
     }
 
-    /// See [`Journal::blob`](crate::store::Journal::blob).
+    /// Reads a blob; see [`Journal::blob`](crate::store::Journal::blob).
     pub(in crate::store) async fn blob(&self, id: u64) -> Result<Option<Vec<u8>>, StoreError> {
         let first = id << BLOB_PART_BITS;
         let last = first | ((1 << BLOB_PART_BITS) - 1);
@@ -91,7 +91,7 @@ impl Reader {
         Ok(Some(body))
     }
 
-    /// See [`Journal::request`](crate::store::Journal::request).
+    /// Reads a request; see [`Journal::request`](crate::store::Journal::request).
     pub(in crate::store) async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError> {
         sqlx::query("SELECT uid, seq, at, reply FROM request WHERE id = ?")
             .bind(&id[..])
@@ -107,7 +107,7 @@ impl Reader {
     }
 }
 
-/// An entry, and its checksum if it has one.
+/// Decodes an entry and its checksum; entries of early versions have none.
 fn entry(row: &SqliteRow) -> Result<(Entry, Option<i64>), sqlx::Error> {
     let entry = Entry {
         seq: from_sql(row.try_get(0)?),

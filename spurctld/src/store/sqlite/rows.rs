@@ -1,8 +1,8 @@
-//! Inserting many rows with few statements.
+//! Inserts many rows with few statements.
 //!
-//! A statement costs far more than a row, and a statement of a new length must be compiled first. So rows go in
-//! chunks whose sizes are powers of two up to [`CHUNK`]: at most nine statements per table, all of them kept
-//! compiled, and a batch of any size is the sum of a few.
+//! A statement costs far more than a row, and each new length of statement must be compiled first. Rows are
+//! therefore inserted in chunks whose sizes are powers of two up to [`CHUNK`]. A table then needs at most
+//! nine statements, all of which stay compiled.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use sqlx::error::BoxDynError;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection};
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
-/// Most rows in one statement.
+/// Maximum number of rows in one statement.
 const CHUNK: usize = 256;
 
-/// The statements that insert 1, 2, 4, … [`CHUNK`] rows into one table.
+/// Statements that insert 1, 2, 4, … [`CHUNK`] rows into one table.
 pub(super) struct Insert {
     statements: Vec<SqlStr>,
 }
 
 impl Insert {
-    /// `head` ends before the word VALUES, `tail` follows the last row (a conflict clause, or nothing).
+    /// Prepares the statements: `head` ends before the word VALUES, and `tail` is a conflict clause or empty.
     pub(super) fn new(head: &str, columns: usize, tail: &str) -> Self {
         let row = format!("({})", vec!["?"; columns].join(","));
         let statement = |rows: usize| -> Arc<str> {
@@ -29,7 +29,7 @@ impl Insert {
         Self { statements: sizes.collect() }
     }
 
-    /// Inserts all rows; `bind` adds the columns of one.
+    /// Inserts all rows; `bind` adds the columns of one row.
     pub(super) async fn run<R>(
         &self,
         conn: &mut SqliteConnection,

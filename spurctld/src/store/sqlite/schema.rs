@@ -1,4 +1,5 @@
-//! The versions of the schemas. A migration that has been released is never edited: a new one is added.
+//! Versioned schemas of the SQLite databases. A released migration is never edited: a change is a new
+//! migration.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -9,15 +10,15 @@ use sqlx::{Row, SqlSafeStr};
 
 use super::{StoreError, failed};
 
-/// Migrations of one database: name and statements, version 1 first.
+/// Migrations of one database as pairs of name and statements, version 1 first.
 pub(super) type Versions = &'static [(&'static str, &'static str)];
 
-/// The schema of `spur.db`.
+/// Schema of `spur.db`.
 pub(super) const JOURNAL: Versions = &[
     ("initial", include_str!("migrations/journal/0001_initial.sql")),
     ("checksums", include_str!("migrations/journal/0002_checksums.sql")),
 ];
-/// The schema of the accounting database.
+/// Schema of the accounting database.
 pub(super) const ACCOUNTING: Versions = &[
     ("initial", include_str!("migrations/accounting/0001_initial.sql")),
     ("usage", include_str!("migrations/accounting/0002_usage.sql")),
@@ -26,7 +27,8 @@ pub(super) const ACCOUNTING: Versions = &[
     ("events of nodes", include_str!("migrations/accounting/0005_node_events.sql")),
 ];
 
-/// Brings the database at `path` to the newest version. One that is newer still is refused and left as it is.
+/// Migrates the database at `path` to the newest version. A database of a newer version is refused and left
+/// unchanged.
 pub(super) async fn migrate(
     conn: &mut SqliteConnection,
     path: &Path,

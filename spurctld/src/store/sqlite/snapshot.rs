@@ -1,5 +1,6 @@
-//! A snapshot is a database file of its own, so that writing it never takes the journal's lock nor lengthens its
-//! log. It gets its name, `spur.db.snapshot-N`, when it is whole and synced; until then it ends in `.part`.
+//! Snapshots of a journal in SQLite. A snapshot is a separate database file, so that writing it neither takes
+//! the journal's lock nor lengthens its log. The file ends in `.part` until it is complete and synced, and is
+//! then renamed to `spur.db.snapshot-N`.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,34 +13,34 @@ use sqlx::{ConnectOptions, Connection, Executor, Row};
 use super::{StoreError, beside, create, directory, failed, from_sql, read_options, sql_int, sync_directory};
 use crate::store::SnapshotChunk;
 
-/// Version of the file's own layout; what the chunks say has versions of its own.
+/// Version of the file's layout; the contents of the chunks have their own versions.
 const FORMAT: i64 = 1;
-/// Bytes of chunks after which the file is synced: little by little, so that the journal's syncs never wait behind
-/// one that flushes a whole snapshot.
+/// Bytes of chunks after which the file is synced. Small portions keep the journal's syncs from waiting
+/// behind the flush of a whole snapshot.
 const SYNC_BYTES: usize = 2 << 20;
-/// Bytes in one page: a chunk takes few of them.
+/// Bytes in one page; large pages keep the number of pages per chunk low.
 const PAGE_BYTES: u32 = 64 << 10;
 const PART: &str = ".part";
 
-/// A whole snapshot on disk.
+/// A complete snapshot on disk.
 pub(super) struct Found {
     path: PathBuf,
     pub(super) seq: u64,
 }
 
 impl Found {
-    /// The file.
+    /// Returns the path of the file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Finds the newest whole snapshot of a journal, which a controller may be using.
+/// Finds the newest complete snapshot of a journal. Safe while a controller uses the journal.
 pub(super) fn newest_whole(journal: &Path) -> Result<Option<Found>, StoreError> {
     Ok(scan(journal)?.whole.into_iter().max_by_key(|found| found.seq))
 }
 
-/// Finds the newest whole snapshot of a journal, and removes all that was interrupted.
+/// Finds the newest complete snapshot of a journal and deletes the incomplete ones.
 pub(super) fn newest(journal: &Path) -> Result<Option<Found>, StoreError> {
     let found = scan(journal)?;
     for path in &found.parts {
@@ -80,15 +81,15 @@ fn remove(path: &Path) -> Result<(), StoreError> {
     fs::remove_file(path).map_err(|error| StoreError::io("remove", path, error))
 }
 
-/// A snapshot being written.
+/// A snapshot that is being written.
 pub(in crate::store) struct Writer {
-    /// `None` once finished.
+    /// `None` once the snapshot is finished.
     conn: Option<SqliteConnection>,
     journal: PathBuf,
     part: PathBuf,
     seq: u64,
     chunks: i64,
-    /// Bytes of chunks that are not synced yet.
+    /// Bytes of chunks that are not yet synced.
     unsynced: usize,
 }
 
@@ -105,7 +106,8 @@ impl Writer {
     }
 
     async fn begin_file(part: &Path, cluster: &str, seq: u64) -> Result<SqliteConnection, sqlx::Error> {
-        // No journal: a file whose writing was interrupted is thrown away. A commit still syncs the file.
+        // No journal is needed, because a file whose writing was interrupted is deleted. A commit still syncs
+        // the file.
         let options = SqliteConnectOptions::new()
             .filename(part)
             .page_size(PAGE_BYTES)
@@ -140,7 +142,7 @@ impl Writer {
         write.await.map_err(|error| failed("write", &self.part, error))
     }
 
-    /// Syncs the file, gives it its name and removes the older ones.
+    /// Syncs the file, renames it and deletes older snapshots.
     pub(in crate::store) async fn finish(mut self) -> Result<(), StoreError> {
         let Some(mut conn) = self.conn.take() else { return Err(StoreError::Stopped) };
         let chunks = self.chunks;
@@ -159,9 +161,9 @@ impl Writer {
     }
 }
 
-/// Makes a whole file the snapshot at entry `seq`, durably, and removes the older ones.
+/// Turns a complete file into the snapshot at entry `seq`, durably, and deletes older snapshots.
 fn publish(journal: &Path, part: &Path, seq: u64) -> Result<(), StoreError> {
-    // SQLite has synced every page; this makes the size durable whatever it may have left out.
+    // SQLite has synced every page; this sync also makes the file's size durable.
     let synced = File::open(part).and_then(|file| file.sync_all());
     synced.map_err(|error| StoreError::io("sync", part, error))?;
     let name = beside(journal, &format!(".snapshot-{seq}"));
@@ -176,13 +178,13 @@ fn publish(journal: &Path, part: &Path, seq: u64) -> Result<(), StoreError> {
 impl Drop for Writer {
     fn drop(&mut self) {
         if self.conn.take().is_some() {
-            // What cannot be removed now is removed at the next start.
+            // The next start deletes the file if this fails.
             let _ = fs::remove_file(&self.part);
         }
     }
 }
 
-/// Reads a whole snapshot, chunk by chunk.
+/// Reads a complete snapshot, chunk by chunk.
 pub(in crate::store) struct Reader {
     conn: SqliteConnection,
     path: PathBuf,

@@ -1,10 +1,11 @@
 //! One commit as one statement for the database's thread.
 //!
-//! What costs most in a small commit is not the rows but the way to the thread that owns the connection and back. So
-//! all of a commit, from BEGIN to COMMIT, goes there at once, and the statements are always the same, however many rows
-//! there are: the rows of a table arrive as two arguments, their contents one after the other and a list in JSON of
-//! what lies where. Numbers are part of the contents, in digits, and an item of the list is one number: JSON that had to
-//! be taken apart for each column would cost more than the row.
+//! In a small commit, the way to the connection's thread and back costs more than the rows. The whole commit,
+//! from BEGIN to COMMIT, is therefore sent at once. The text of the statements never depends on the number of
+//! rows: each table gets its rows as two arguments. One argument is the contents of all rows, one after the
+//! other; the other is a JSON list of their places and lengths. Numbers are stored in the contents as digits,
+//! and a list item is a single number. A list item with one JSON value per column would cost more to parse
+//! than the row costs to insert.
 
 use std::io::Write as _;
 
@@ -15,8 +16,9 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnection};
 use super::{BLOB_PART_BITS, BLOB_PART_BYTES, sql_int};
 use crate::store::{Batch, Blob, Entry, Request};
 
-/// Should it fail on the way, the connection is closed, which takes back what was done of it. An item says where its
-/// contents begin, times 2^32, and how many bytes they have behind the columns of fixed width.
+/// Statements of a commit. After a failure the connection is closed, which rolls the commit back. A list item
+/// is `place << 32 | length`: the place where a row's contents begin, and the number of bytes after its
+/// fixed-width columns.
 const COMMIT: &str = "BEGIN IMMEDIATE;
 INSERT INTO journal (seq, epoch, at, sum, body)
     SELECT $1 + key, $2, CAST(substr($3, value >> 32, 20) AS INTEGER),
@@ -33,23 +35,23 @@ INSERT INTO request (id, uid, seq, at, reply)
 INSERT INTO released (id) SELECT value FROM json_each($9) WHERE true ON CONFLICT DO NOTHING;
 COMMIT";
 
-/// Digits of a number among the contents, with its sign.
+/// Number of characters of an integer in the contents, with its sign.
 const DIGITS: usize = 20;
-/// Bytes in a request's id.
+/// Number of bytes in a request's id.
 const ID: usize = 16;
 
 /// Rows of one table.
 struct Rows {
-    /// What they hold, one after the other, behind one byte that keeps this from being empty: SQL takes the piece of
-    /// nothing for NULL.
+    /// Contents of the rows, one after the other, after one filler byte. SQL treats a piece of an empty
+    /// argument as NULL.
     content: Vec<u8>,
-    /// A JSON array with a number for each.
+    /// JSON array with one number per row.
     list: Vec<u8>,
 }
 
-/// What is to become durable at once.
+/// Everything that becomes durable in one commit.
 pub(super) struct Transaction {
-    /// The first entry's number.
+    /// Number of the first entry.
     first: u64,
     epoch: u64,
     entries: Rows,
@@ -59,7 +61,7 @@ pub(super) struct Transaction {
 }
 
 impl Rows {
-    /// No rows; `content` is how many bytes will come, `count` how many rows.
+    /// Returns an empty set with capacity for `content` bytes and `count` rows.
     fn new(content: usize, count: usize) -> Self {
         let mut rows = Self {
             content: Vec::with_capacity(content + 1),
@@ -70,9 +72,9 @@ impl Rows {
         rows
     }
 
-    /// Adds a row whose columns of fixed width come next, and then `length` bytes.
+    /// Starts a row; its fixed-width columns and then `length` bytes must follow.
     fn row(&mut self, length: usize) {
-        // As SQL counts: from 1.
+        // SQL counts bytes from 1.
         let place = self.content.len() as u64 + 1;
         self.item(place << 32 | length as u64);
     }
@@ -104,7 +106,7 @@ fn bind_list(mut list: Vec<u8>, arguments: &mut SqliteArguments) -> Result<(), B
 }
 
 impl Transaction {
-    /// All of `batches`, whose entries follow each other from `first` on.
+    /// Builds the transaction of all `batches`, whose entries are numbered consecutively from `first`.
     pub(super) fn of(first: u64, epoch: u64, batches: &[Batch]) -> Self {
         let entries = batches.iter().flat_map(|batch| &batch.entries);
         let blobs = batches.iter().flat_map(|batch| &batch.blobs);
@@ -137,7 +139,8 @@ impl Transaction {
         rows.bytes(&entry.body);
     }
 
-    /// Cuts a blob into parts under ascending keys. An empty one has one empty part, so that it is there.
+    /// Adds a blob, cut into parts under ascending keys. An empty blob gets one empty part, so that it
+    /// exists.
     fn blob(&mut self, blob: &Blob) {
         let rows = &mut self.parts;
         let mut rest = &blob.body[..];
@@ -163,7 +166,7 @@ impl Transaction {
         rows.bytes(&request.reply);
     }
 
-    /// Makes it durable.
+    /// Commits the transaction.
     pub(super) async fn commit(self, conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
         let arguments = self.arguments().map_err(sqlx::Error::Encode)?;
         sqlx::query_with(COMMIT, arguments).execute(conn).await.map(drop)

@@ -1,8 +1,8 @@
-//! The writer: one thread, one connection, and everything that changes the journal.
+//! The journal's writer: one thread with the only connection that changes the journal.
 //!
-//! Whole batches that wait together are committed in one transaction, in order, with no timer to gather them: the
-//! commit under way is the window in which the next ones arrive. The commit is synced before anyone hears of it.
-//! Compaction takes one small step after each commit, and as many as it likes while no batch waits.
+//! All batches that are waiting are committed in one transaction, in order. No timer gathers them: batches
+//! that arrive during a commit form the next one. A commit is synced before its callers are answered.
+//! Compaction takes one small step after each commit, and continues while no batch is waiting.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -19,7 +19,7 @@ use super::{StoreError, failed};
 use crate::store::backend::{Queues, Submission, check_order, gather, refuse};
 use crate::store::{Batch, Committed, Tuning};
 
-/// The one connection that writes, and how far it has written.
+/// The connection that writes, and the number of the last entry written.
 pub(super) struct Writer {
     conn: SqliteConnection,
     path: PathBuf,
@@ -31,11 +31,11 @@ pub(super) struct Writer {
     mark: Mark,
 }
 
-/// Serves the queues until they are closed or a write fails; the reason is then in `failure`.
+/// Serves the queues until they are closed or a write fails; `failure` then holds the error.
 pub(super) async fn serve(mut writer: Writer, mut queues: Queues, failure: &OnceLock<StoreError>) {
     let mut group = Vec::new();
     let Err(error) = writer.work(&mut queues, &mut group).await else {
-        // Nothing is left to do about an error here: all commits are durable, and the next start checkpoints.
+        // An error here needs no handling: all commits are durable, and the next start checkpoints.
         let _ = writer.conn.close().await;
         return;
     };
@@ -58,7 +58,8 @@ impl Writer {
         Self { conn, path: path.to_owned(), tuning, epoch, last_seq, committed, snapshot, mark }
     }
 
-    /// On an error, the group that could not be committed is left in `group`.
+    /// Commits groups and takes steps of compaction until the queue closes. On an error, the uncommitted
+    /// group is left in `group`.
     async fn work(&mut self, queues: &mut Queues, group: &mut Vec<Submission>) -> Result<(), StoreError> {
         let mut checkpoints = Checkpoints::new(&self.path, self.tuning).await?;
         let mut compaction: Option<Progress> = None;
@@ -70,7 +71,7 @@ impl Writer {
                     gather(first, &mut queues.batches, group);
                     let bytes = self.commit(group).await?;
                     for submission in group.drain(..) {
-                        // Whoever does not wait any more need not be told.
+                        // The send fails only if the submitter has stopped waiting.
                         let _ = submission.done.send(Ok(Committed { seq: self.last_seq }));
                     }
                     checkpoints.written(bytes, &mut self.conn).await?;
@@ -89,7 +90,7 @@ impl Writer {
         }
     }
 
-    /// Commits the group in one transaction, and returns about how many bytes it wrote.
+    /// Commits the group in one transaction and returns the approximate number of bytes written.
     async fn commit(&mut self, group: &mut [Submission]) -> Result<usize, StoreError> {
         let batches: Vec<Batch> =
             group.iter_mut().map(|submission| std::mem::take(&mut submission.batch)).collect();
@@ -111,8 +112,8 @@ impl Writer {
         Ok(bytes)
     }
 
-    /// What a commit that failed means. Entries have been checked, and requests and releases may come again, so what was
-    /// there already can only be a blob.
+    /// Converts the error of a failed commit. A unique violation can only concern a blob: entries are checked
+    /// before, and repeated requests and releases are ignored.
     fn refused(&self, error: sqlx::Error) -> StoreError {
         match error.as_database_error() {
             Some(database) if database.is_unique_violation() => StoreError::Duplicate { what: "blob id" },

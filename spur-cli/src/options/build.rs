@@ -1,13 +1,14 @@
-//! The clap command that an option table makes: it reads the command line, and man pages and completions come from it.
+//! Builds the clap command of an option table. The command parses the command line and is the source of man
+//! pages and completions.
 
 use clap::{Arg, ArgAction, Command};
 
 use super::{CommandLine, Effect, Opt, Value};
 
-/// The name that operands have in it.
+/// Name of the operands in the clap command.
 pub const OPERANDS: &str = "operands";
 
-/// The command.
+/// Builds the clap command of a command line.
 pub fn command<S>(line: &CommandLine<S>) -> Command {
     let taken = |letter| line.options().any(|option| option.short == Some(letter));
     let common = |name: &'static str, help: &'static str| {

@@ -1,24 +1,26 @@
 //! `#SBATCH` lines of a batch script.
 //!
-//! They are read from the lines that begin with exactly `#SBATCH`, up to the first line that is neither blank nor a
-//! comment. A line holds words like a shell's, with quotes and backslashes; a `#` outside quotes ends it.
+//! Options are read from lines that begin with exactly `#SBATCH`, up to the first line that is neither blank
+//! nor a comment. A line is split into words as a shell does, with quotes and backslashes; a `#` outside
+//! quotes ends it.
 
 use super::{CommandLine, Layer, OptionError, Origin, Reader, Reading};
 
 const MARK: &str = "#SBATCH";
-/// Options that show something instead of running a job.
+/// Options that print something instead of running a job.
 const SHOWING: [&str; 5] = ["-V", "--version", "-h", "--help", "--usage"];
 
-/// What the script says, of each component of the job: a line `#SBATCH hetjob` begins the next one.
+/// Reads the options of a script, one layer per component of the job. A line `#SBATCH hetjob` begins the next
+/// component.
 ///
 /// # Errors
-/// What cannot be read, with its line.
+/// A line that cannot be read, with its number.
 pub fn from_script<S>(line: &CommandLine<S>, script: &str) -> Result<Vec<Layer<S>>, OptionError> {
     let (mut layers, mut layer, mut reader) = (Vec::new(), Vec::new(), Reader::new(line));
     for (at, text) in directives(script) {
         let place = |option: &str| Origin::Script { line: at, option: option.to_owned() };
         let mut words = words(text).map_err(|problem| OptionError::usage(place(""), problem))?;
-        // `-V` comes from scripts for PBS. What only shows something says nothing in a script, as with Slurm.
+        // Scripts for PBS contain `-V`. Slurm, too, ignores options in a script that only print something.
         words.retain(|word| !SHOWING.contains(&word.as_str()));
         if let [word] = &words[..]
             && matches!(word.as_str(), "hetjob" | "packjob")
@@ -45,7 +47,7 @@ pub fn from_script<S>(line: &CommandLine<S>, script: &str) -> Result<Vec<Layer<S
     Ok(layers)
 }
 
-/// The texts behind the mark, with the numbers of their lines, counted from 1.
+/// Returns the text after each mark, with the line's number, counted from 1.
 fn directives(script: &str) -> impl Iterator<Item = (usize, &str)> {
     let head = script.lines().enumerate().take_while(|(_, line)| {
         let line = line.trim_start();
@@ -58,7 +60,7 @@ fn directives(script: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The first line of options for another batch system, with the mark that it begins with.
+/// Returns the first line with options for another batch system: its number and its mark.
 pub fn foreign(script: &str) -> Option<(usize, &'static str)> {
     let head = script.lines().enumerate().take_while(|(_, line)| line.is_empty() || line.starts_with('#'));
     let mark = |line: &str| ["#PBS", "#BSUB"].into_iter().find(|mark| line.starts_with(mark));
@@ -74,7 +76,7 @@ pub(crate) fn words(line: &str) -> Result<Vec<String>, String> {
         match c {
             ' ' | '\t' => words.extend(word.take()),
             '#' => break,
-            // At the end of a line, where shells would go on, it is nothing.
+            // At the end of a line a backslash has no effect; shells would continue the line.
             '\\' => chars.next().into_iter().for_each(|next| word.get_or_insert_default().push(next)),
             '\'' | '"' => quoted(c, &mut chars, word.get_or_insert_default())?,
             other => word.get_or_insert_default().push(other),
@@ -84,7 +86,7 @@ pub(crate) fn words(line: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// Takes what is up to the closing quote.
+/// Appends the text up to the closing quote to `word`.
 fn quoted(quote: char, chars: &mut std::str::Chars<'_>, word: &mut String) -> Result<(), String> {
     loop {
         match chars.next() {

@@ -1,15 +1,15 @@
-//! What `--help` and `--usage` print, made from the option table.
+//! Text of `--help` and `--usage`, generated from the option table.
 
 use super::{CommandLine, Effect, Opt, Value};
 
 const WIDTH: usize = 80;
-/// Where the sentences begin.
+/// Column at which the descriptions begin.
 const COLUMN: usize = 30;
-/// Where they begin below options with a colon.
+/// Column at which the descriptions begin below options with a colon.
 const LISTED_COLUMN: usize = 19;
 
-/// The whole help, in Slurm's layout: the options under their titles, in the order of the table, or without titles by
-/// their names.
+/// Returns the whole help in Slurm's layout. Options are listed under their titles in the table's order;
+/// options without titles are sorted by name.
 pub fn long<S>(line: &CommandLine<S>) -> String {
     if is_listed(line) {
         return listed(line);
@@ -39,7 +39,8 @@ pub fn long<S>(line: &CommandLine<S>) -> String {
     text
 }
 
-/// The help of commands whose synopsis begins as Slurm's `[<OPTION>]`: the options with a colon behind each, then the rest.
+/// Returns the help of a command whose synopsis begins with `[<OPTION>]`, as with Slurm: the options, each
+/// with a colon, and then the rest.
 fn listed<S>(line: &CommandLine<S>) -> String {
     let mut text = format!("{} {}\n    Valid <OPTION> values are:\n", line.name, line.synopsis);
     let mut options: Vec<&Opt<S>> = line.options().filter(is_offered).collect();
@@ -65,7 +66,7 @@ fn listed<S>(line: &CommandLine<S>) -> String {
     text
 }
 
-/// The options on a few lines: flat brackets, as programs expect that read them, and the operands.
+/// Returns the usage in a few lines: the options in flat brackets, which programs parse, and the operands.
 pub fn usage<S>(line: &CommandLine<S>) -> String {
     if is_listed(line) {
         return listed(line);
@@ -108,7 +109,8 @@ pub fn usage<S>(line: &CommandLine<S>) -> String {
     text
 }
 
-/// What follows the options in a usage line: of one component of a het job, whose script Slurm calls an executable there.
+/// Returns the operands in a usage line, for a single component of a het job. Slurm calls the script an
+/// executable there.
 fn operands(synopsis: &str) -> String {
     let components =
         ["[OPTIONS(0)...] [ : [OPTIONS(N)...]]", "[OPTIONS(0)...] [ : [OPTIONS(N)]]", "[OPTIONS]"];
@@ -116,7 +118,7 @@ fn operands(synopsis: &str) -> String {
     rest.trim().replace("(0)", "").replace("script", "executable")
 }
 
-/// Whether the help has the form of Slurm's for commands with `[<OPTION>]`.
+/// True if the help has the layout of Slurm's commands with `[<OPTION>]`.
 fn is_listed<S>(line: &CommandLine<S>) -> bool {
     line.synopsis.starts_with("[<OPTION>]")
 }
@@ -125,7 +127,7 @@ fn is_offered<S>(option: &&Opt<S>) -> bool {
     !option.long.is_empty() && !matches!(option.effect, Effect::Refused(_))
 }
 
-/// The sentence on an option, and that it has no effect if it has none.
+/// Returns the description of an option, and notes if the option has no effect.
 fn sentence<S>(option: &Opt<S>) -> String {
     let nothing = matches!(option.effect, Effect::Nothing(_));
     format!("{}{}", option.help, if nothing { "; without effect here" } else { "" })
@@ -145,7 +147,7 @@ fn common(letter: char, name: &str, taken: bool) -> String {
     if taken { format!("      --{name}") } else { format!("  -{letter}, --{name}") }
 }
 
-/// One option with its sentence, wrapped.
+/// Appends an option and its description, wrapped.
 fn entry(text: &mut String, left: &str, sentence: &str) {
     text.push_str(left);
     let mut column = left.chars().count();
@@ -157,7 +159,7 @@ fn entry(text: &mut String, left: &str, sentence: &str) {
     wrapped(text, sentence, COLUMN);
 }
 
-/// A sentence that begins at `column`, where its other lines begin, too.
+/// Appends a sentence wrapped to lines that begin at `column`; the text already reaches `column`.
 fn wrapped(text: &mut String, sentence: &str, column: usize) {
     let mut used = column;
     for (at, word) in sentence.split(' ').enumerate() {

@@ -1,10 +1,11 @@
-//! Jobs of several components: words that stand alone as `:` part them on a command line, and what is said of one counts
-//! for those behind it where that is of use.
+//! Jobs with several components. A word `:` on its own separates components on the command line. Many options
+//! of a component also apply to the components after it.
 
 use super::{CommandLine, Layer, OptionError, Origin, Said};
 
-/// Options that a component takes over from the one before it, as with Slurm, by their long names: what is about the whole
-/// job, or is mostly the same for all of it. Sizes, places and constraints are each component's own.
+/// Long names of the options that a component inherits from the previous one, as with Slurm. They concern the
+/// whole job or are mostly the same for all components. Sizes, places and constraints belong to one
+/// component.
 const INHERITED: &[&str] = &[
     "account",
     "begin",
@@ -49,15 +50,15 @@ const INHERITED: &[&str] = &[
     "wrap",
 ];
 
-/// A command line that may have several components.
+/// Result of reading a command line that may have several components.
 pub enum Reading<S: 'static> {
-    /// Only a text, which is printed and that is all.
+    /// A text to print; nothing else is done.
     Show(String),
-    /// What was said.
+    /// Options and operands of the command.
     Run {
-        /// The options of each component, in order; at least one.
+        /// Options of each component, in order; at least one component.
         components: Vec<Layer<S>>,
-        /// The words behind the options.
+        /// Words after the options.
         operands: Vec<String>,
     },
 }
@@ -65,7 +66,7 @@ pub enum Reading<S: 'static> {
 /// Reads a command line.
 ///
 /// # Errors
-/// What is wrong, with the place where it was said.
+/// The invalid option, with its origin.
 pub fn read<S>(line: &CommandLine<S>, words: &[String]) -> Result<Reading<S>, OptionError> {
     let (mut components, mut words) = (Vec::new(), words.to_vec());
     loop {
@@ -89,7 +90,7 @@ pub fn read<S>(line: &CommandLine<S>, words: &[String]) -> Result<Reading<S>, Op
     }
 }
 
-/// For each of `count` components what it takes over from those before it, and what is said of itself.
+/// Returns two layers for each of `count` components: the inherited options, and its own.
 pub fn inherit<S>(components: Vec<Layer<S>>, count: usize) -> Vec<(Layer<S>, Layer<S>)> {
     let mut inherited: Layer<S> = Vec::new();
     let mut components = components.into_iter();

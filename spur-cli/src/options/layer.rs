@@ -1,4 +1,4 @@
-//! What was said, and where: the command line, as clap reads it, and the environment.
+//! Options as given, with their origin: the command line, parsed by clap, and the environment.
 
 use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -8,14 +8,14 @@ use spur_core::text::nearest::nearest;
 use super::{CommandLine, Opt, OptionError, Origin, Reading, Value, build, help};
 use crate::version;
 
-/// One option as it was said.
+/// One option as given.
 #[derive(Debug)]
 pub struct Said<S: 'static> {
-    /// Which.
+    /// The option's definition.
     pub option: &'static Opt<S>,
-    /// With what value.
+    /// Value of the option, if it has one.
     pub value: Option<String>,
-    /// Where.
+    /// Place at which the option was given.
     pub origin: Origin,
 }
 
@@ -25,26 +25,26 @@ impl<S> Clone for Said<S> {
     }
 }
 
-/// Options in the order in which they were said in one place.
+/// Options of one place, in the order in which they were given.
 pub type Layer<S> = Vec<Said<S>>;
 
-/// Reads command lines, or lines of a script, of one command.
+/// Parser of command lines, or of lines of a script, for one command.
 pub struct Reader<'a, S: 'static> {
     line: &'a CommandLine<S>,
-    /// The options as clap knows them, made when the first words are read: a script may have none.
+    /// The clap command, which is built for the first words, because a script may have no options.
     command: Option<clap::Command>,
 }
 
 impl<'a, S> Reader<'a, S> {
-    /// One that knows the options of a command.
+    /// Returns a parser of the options of `line`.
     pub fn new(line: &'a CommandLine<S>) -> Reader<'a, S> {
         Reader { line, command: None }
     }
 
-    /// Reads the words behind the command's name.
+    /// Parses the words after the command's name.
     ///
     /// # Errors
-    /// An option that there is not, a value too few or too many.
+    /// An unknown option, a missing value or an unexpected value.
     pub fn read(&mut self, words: &[String]) -> Result<Reading<S>, OptionError> {
         let words = self.spelled(words);
         let command = self.command.get_or_insert_with(|| build::command(self.line));
@@ -60,10 +60,10 @@ impl<'a, S> Reader<'a, S> {
         Ok(Reading::Run { args: self.layer(&matches), operands })
     }
 
-    /// The words with letters written out as long names and values behind `=`, and `--` before the operands.
+    /// Expands letters to long names with values after `=`, and inserts `--` before the operands.
     ///
-    /// What a letter has behind it is its value, be the value optional or begin with `=` (`-I5`, `-J=x`): that is
-    /// `getopt`'s rule, and clap has no words for it.
+    /// The text directly after a letter is its value, even if the value is optional or begins with `=`
+    /// (`-I5`, `-J=x`). This is the rule of `getopt`, and clap cannot express it.
     fn spelled(&self, words: &[String]) -> Vec<String> {
         let mut spelled = Vec::with_capacity(words.len());
         let mut words = words.iter();
@@ -87,7 +87,7 @@ impl<'a, S> Reader<'a, S> {
         spelled
     }
 
-    /// `-abc`: several letters, of which the first that takes a value takes all the rest.
+    /// Expands `-abc`: several letters, of which the first one that takes a value takes the rest of the word.
     fn letters(&self, letters: &str, words: &mut std::slice::Iter<'_, String>, spelled: &mut Vec<String>) {
         let mut rest = letters.chars();
         while let Some(letter) = rest.next() {
@@ -117,7 +117,8 @@ impl<'a, S> Reader<'a, S> {
         }
     }
 
-    /// The option that has this name, or alone a name that begins so; `=VALUE` may stand behind.
+    /// Returns the option with the name in `word`, or the only option whose name begins so. A value may
+    /// follow after `=`.
     fn named(&self, word: &str) -> Option<&'static Opt<S>> {
         let name = word.split('=').next().unwrap_or_default();
         let names = |option: &Opt<S>| [&[option.long], option.aliases].concat();
@@ -130,14 +131,14 @@ impl<'a, S> Reader<'a, S> {
         })
     }
 
-    /// What clap has found, in the order in which it was said.
+    /// Returns the options that clap has found, in the order of the command line.
     fn layer(&self, matches: &ArgMatches) -> Layer<S> {
         let mut found = Vec::new();
         for option in self.line.options().filter(|option| is_said(matches, option.long)) {
             let mut indices = matches.indices_of(option.long).unwrap_or_default();
             let said = |value| Said { option, value, origin: Origin::Argument(format!("--{}", option.long)) };
             if option.value == Value::None {
-                // Where it was said last counts, and how often.
+                // A repeated flag counts at its last position, with the number of its repetitions.
                 let last = indices.next_back().unwrap_or_default();
                 let times = matches.get_count(option.long);
                 found.extend((0..times).map(|_| (last, said(None))));
@@ -150,7 +151,7 @@ impl<'a, S> Reader<'a, S> {
         found.into_iter().map(|(_, said)| said).collect()
     }
 
-    /// What is wrong, in the words of `getopt_long`.
+    /// Converts clap's error to the words of `getopt_long`.
     fn refusal(&self, error: &clap::Error) -> OptionError {
         let context = match error.get(ContextKind::InvalidArg) {
             Some(ContextValue::String(text)) => text.as_str(),
@@ -195,7 +196,7 @@ impl<'a, S> Reader<'a, S> {
     }
 }
 
-/// What every command has.
+/// Long names of the options of every command.
 const COMMON: [&str; 3] = ["help", "usage", "version"];
 
 fn is_said(matches: &ArgMatches, name: &str) -> bool {
@@ -207,7 +208,8 @@ pub(super) fn from_env<S>(line: &CommandLine<S>, env: &dyn Fn(&str) -> Option<St
     for option in line.options() {
         let own = option.env.iter().filter(|name| line.env_prefixes.iter().any(|p| name.starts_with(p)));
         for &name in own {
-            // A flag is on with nothing, `yes` or a number other than 0, and nothing is said with any other value.
+            // A flag's variable sets the flag if it is empty, `yes` or a number other than 0; any other value
+            // is ignored.
             let says = |value: &String| {
                 let on = || value.parse::<i64>().is_ok_and(|number| number != 0);
                 option.value != Value::None || value.is_empty() || value.eq_ignore_ascii_case("yes") || on()

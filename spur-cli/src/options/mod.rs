@@ -1,9 +1,9 @@
-//! Options: each is defined once, and that one definition drives how it is read from the command line, from the
-//! environment and from a script, what `--help` says of it, and what it does.
+//! Command-line options. Each option is defined once. Its definition determines how it is read from the
+//! command line, the environment and a script, its text in `--help`, and its effect.
 //!
-//! What was said and what it means are two things. Reading gives layers of what was said, with where it was said
-//! ([`layer`]); folding them, weakest first, into settings gives what it means. The command line itself is read by
-//! clap, from a command that the table makes ([`build`]).
+//! Options are read and applied in two steps. Reading produces layers of options with their origins
+//! ([`layer`]). Folding the layers into settings, weakest first, applies them. clap parses the command line,
+//! by a command that the table builds ([`build`]).
 
 pub mod build;
 pub mod defs;
@@ -22,31 +22,32 @@ use std::fmt;
 
 pub use layer::{Layer, Reader, Said};
 
-/// One option of a command whose settings are an `S`.
+/// Definition of one option of commands whose settings are an `S`.
 #[derive(Debug)]
 pub struct Opt<S> {
-    /// The long name, without dashes; empty for what only the environment can say.
+    /// Long name without dashes; empty for an option that only the environment can set.
     pub long: &'static str,
-    /// Other long names for the same.
+    /// Other long names of the option.
     pub aliases: &'static [&'static str],
-    /// The letter.
+    /// Letter of the option.
     pub short: Option<char>,
-    /// What follows it.
+    /// Value of the option: none, required or optional.
     pub value: Value,
-    /// Variables of the environment that say the same, with the whole name.
+    /// Full names of the environment variables that set the option.
     pub env: &'static [&'static str],
-    /// The commands that have it; see [`CommandLine::mask`].
+    /// Bits of the commands that have the option; see [`CommandLine::mask`].
     pub commands: u8,
-    /// Long names of options that cannot stand beside it in one place. In a stronger place, either overrides the
-    /// other.
+    /// Long names of options that cannot be given in the same place. In a stronger place, either option
+    /// overrides the other.
     pub excludes: &'static [&'static str],
-    /// Under which title `--help` lists it; empty if there are no titles.
+    /// Title under which `--help` lists the option; empty if there are no titles.
     pub group: &'static str,
     /// One sentence for `--help`.
     pub help: &'static str,
-    /// Whether it does what it says.
+    /// Effect of the option: it works, has none, or is refused.
     pub effect: Effect,
-    /// What it does to the settings: its value, empty if it has none. The error says what is wrong with it.
+    /// Applies the option's value, which is empty without one, to the settings. An error describes the
+    /// invalid value.
     pub set: fn(&mut S, &str) -> Result<(), String>,
 }
 
@@ -58,39 +59,41 @@ impl<S> Clone for Opt<S> {
 
 impl<S> Copy for Opt<S> {}
 
-/// Whether an option does what Slurm's does.
+/// Effect of an option, compared with Slurm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It does.
+    /// The option works as with Slurm.
     Works,
-    /// It is taken and changes nothing, because nobody's result would differ; the sentence says why.
+    /// The option is accepted without effect, because it would change no result; the sentence gives the
+    /// reason.
     Nothing(&'static str),
-    /// It is refused, because a result without it would be wrong; the sentence says why, or what works instead.
+    /// The option is refused, because the result without it would be wrong. The sentence gives the reason or
+    /// an alternative.
     Refused(&'static str),
 }
 
-/// What follows an option.
+/// Value of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Nothing.
+    /// The option has no value.
     None,
-    /// A value, by the name that `--help` has for it.
+    /// The option requires a value, with this name in `--help`.
     Required(&'static str),
-    /// Perhaps a value, behind `=` or right behind the letter.
+    /// The option may have a value after `=` or directly after the letter.
     Optional(&'static str),
 }
 
-/// What is left of a command line when its options have acted.
+/// Result of applying a command line's options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// Only a text, which is printed and that is all.
+    /// A text to print; nothing else is done.
     Show(String),
-    /// The other words.
+    /// Operands of the command.
     Run(Vec<String>),
 }
 
 impl<S> Opt<S> {
-    /// An option without a value.
+    /// Defines an option without a value.
     pub const fn flag(
         long: &'static str,
         short: Option<char>,
@@ -112,7 +115,7 @@ impl<S> Opt<S> {
         }
     }
 
-    /// An option with a value.
+    /// Defines an option with a required value.
     pub const fn value(
         long: &'static str,
         short: Option<char>,
@@ -124,12 +127,12 @@ impl<S> Opt<S> {
         Opt { value, ..Opt::flag(long, short, help, set) }
     }
 
-    /// What only the environment can say.
+    /// Defines an option that only the environment can set.
     pub const fn variable(help: &'static str, set: fn(&mut S, &str) -> Result<(), String>) -> Opt<S> {
         Opt::value("", None, "", help, set)
     }
 
-    /// The same with a value that may be left out.
+    /// Makes the value optional.
     pub const fn optional(self) -> Opt<S> {
         let value = match self.value {
             Value::Required(name) => Value::Optional(name),
@@ -138,93 +141,93 @@ impl<S> Opt<S> {
         Opt { value, ..self }
     }
 
-    /// The same with other long names.
+    /// Adds other long names.
     pub const fn or(self, aliases: &'static [&'static str]) -> Opt<S> {
         Opt { aliases, ..self }
     }
 
-    /// The same with variables of the environment.
+    /// Adds environment variables.
     pub const fn env(self, env: &'static [&'static str]) -> Opt<S> {
         Opt { env, ..self }
     }
 
-    /// The same, taken and without effect, for this reason.
+    /// Marks the option as accepted without effect, with the reason.
     pub const fn without_effect(self, why: &'static str) -> Opt<S> {
         Opt { effect: Effect::Nothing(why), ..self }
     }
 
-    /// The same, refused for this reason.
+    /// Marks the option as refused, with the reason.
     pub const fn refused(self, why: &'static str) -> Opt<S> {
         Opt { effect: Effect::Refused(why), ..self }
     }
 
-    /// The same, not to stand beside others.
+    /// Excludes other options in the same place.
     pub const fn excluding(self, excludes: &'static [&'static str]) -> Opt<S> {
         Opt { excludes, ..self }
     }
 
-    /// The same for some commands only.
+    /// Restricts the option to some commands.
     pub const fn only(self, commands: u8) -> Opt<S> {
         Opt { commands, ..self }
     }
 }
 
-/// How one command is called.
+/// Command line of one command.
 #[derive(Debug)]
 pub struct CommandLine<S: 'static> {
-    /// Its name.
+    /// Name of the command.
     pub name: &'static str,
-    /// What stands behind the name in the usage line.
+    /// Text after the name in the usage line.
     pub synopsis: &'static str,
-    /// What it does, for `--help`.
+    /// Description of the command for `--help`.
     pub about: &'static str,
-    /// Its options, and perhaps those of others.
+    /// Options of the command; the table may contain those of other commands.
     pub options: &'static [Opt<S>],
-    /// The bit by which options know it.
+    /// Bit of the command in [`Opt::commands`].
     pub mask: u8,
-    /// What the variables begin with that it reads.
+    /// Prefixes of the environment variables that the command reads.
     pub env_prefixes: &'static [&'static str],
-    /// Whether options may follow operands; otherwise the first operand ends the options.
+    /// True if options may follow operands; otherwise the first operand ends the options.
     pub permute: bool,
 }
 
-/// What a command line asks for.
+/// Result of reading a command line.
 #[derive(Debug)]
 pub enum Reading<S: 'static> {
-    /// Only a text, which is printed and that is all.
+    /// A text to print; nothing else is done.
     Show(String),
-    /// To do something.
+    /// Options and operands of the command.
     Run {
-        /// What the options say.
+        /// Options in the order of the command line.
         args: Layer<S>,
-        /// The other words.
+        /// Operands of the command.
         operands: Vec<String>,
     },
 }
 
 impl<S> CommandLine<S> {
-    /// The options of this command.
+    /// Returns the options of this command.
     pub fn options(&self) -> impl Iterator<Item = &'static Opt<S>> + '_ {
         self.options.iter().filter(|option| option.commands & self.mask != 0)
     }
 
-    /// Reads the words behind the command's name.
+    /// Parses the words after the command's name.
     ///
     /// # Errors
-    /// An option that there is not, a value too few or too many.
+    /// An unknown option, a missing value or an unexpected value.
     pub fn read(&self, words: &[String]) -> Result<Reading<S>, OptionError> {
         Reader::new(self).read(words)
     }
 
-    /// What the environment says.
+    /// Returns the options that environment variables set.
     pub fn read_env(&self, env: &dyn Fn(&str) -> Option<String>) -> Layer<S> {
         layer::from_env(self, env)
     }
 
-    /// Command line and environment folded into settings, for commands that read nothing else.
+    /// Applies environment and command line to the settings, for commands without other sources of options.
     ///
     /// # Errors
-    /// What is wrong with an option or its value.
+    /// An invalid option or value.
     pub fn settle(
         &self,
         words: &[String],
@@ -234,7 +237,7 @@ impl<S> CommandLine<S> {
         match self.read(words)? {
             Reading::Show(text) => Ok(Settled::Show(text)),
             Reading::Run { args, operands } => {
-                // Only options of jobs have no effect.
+                // Notes are discarded: only options of jobs may be without effect.
                 let _notes = fold([self.read_env(env), args], settings)?;
                 Ok(Settled::Run(operands))
             }
@@ -242,11 +245,11 @@ impl<S> CommandLine<S> {
     }
 }
 
-/// Lets layers act on the settings, the weakest first. What it gives is told under `-v`: what was said and has no
-/// effect.
+/// Applies layers to the settings, the weakest first. Returns notes on options without effect, which `-v`
+/// prints.
 ///
 /// # Errors
-/// The first value that is not accepted, with where it was said.
+/// The first value that is not accepted, with its origin.
 pub fn fold<S: 'static>(
     layers: impl IntoIterator<Item = Layer<S>>,
     settings: &mut S,
@@ -275,8 +278,8 @@ pub fn fold<S: 'static>(
     Ok(notes)
 }
 
-/// A value that is not accepted. Commands that ask for nodes say it in Slurm's words first; a problem that names
-/// `{option}` is a sentence already.
+/// Returns the error of an invalid value. Commands that request nodes begin it with Slurm's words, unless the
+/// problem is a whole sentence, which contains `{option}`.
 fn invalid<S>(said: &Said<S>, problem: &str) -> OptionError {
     if said.option.group.is_empty() {
         return OptionError { origin: said.origin.clone(), problem: problem.to_owned(), usage: false };
@@ -298,21 +301,21 @@ fn invalid<S>(said: &Said<S>, problem: &str) -> OptionError {
     OptionError::together(problem)
 }
 
-/// Where something was said.
+/// Place at which an option was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// On the command line, by this name.
+    /// The command line, with the option's name there.
     Argument(String),
-    /// By a variable of the environment.
+    /// An environment variable.
     Variable(&'static str),
-    /// In the script.
+    /// The batch script.
     Script {
-        /// The line, counted from 1.
+        /// Number of the line, counted from 1.
         line: usize,
-        /// The option.
+        /// Name of the option in the script.
         option: String,
     },
-    /// By several options together.
+    /// Several options together.
     Together,
 }
 
@@ -328,28 +331,28 @@ impl fmt::Display for Origin {
     }
 }
 
-/// An option that cannot be honoured.
+/// An invalid option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionError {
-    /// Where it was said.
+    /// Place at which the option was given.
     pub origin: Origin,
-    /// What is wrong.
+    /// Description of the problem.
     pub problem: String,
     usage: bool,
 }
 
 impl OptionError {
-    /// An error about what several options say together.
+    /// Returns an error of a combination of options.
     pub fn together(problem: impl Into<String>) -> OptionError {
         OptionError { origin: Origin::Together, problem: problem.into(), usage: false }
     }
 
-    /// An error about the command line as such, after which the usage is pointed to.
+    /// Returns an error of the command line itself, after which the usage is recommended.
     pub fn usage(origin: Origin, problem: impl Into<String>) -> OptionError {
         OptionError { origin, problem: problem.into(), usage: true }
     }
 
-    /// Whether `--help` would tell what is right.
+    /// True if the user should be referred to `--help`.
     pub fn is_about_usage(&self) -> bool {
         self.usage
     }

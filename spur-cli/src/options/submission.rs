@@ -1,5 +1,4 @@
-//! What the options of a submission mean: the request as it goes to the controller, and what the command itself
-//! has to do.
+//! Meaning of a submission's options: the request to the controller, and the tasks of the command itself.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,118 +14,118 @@ use spur_proto::v1::{CoreAsk, JobSpec};
 use super::defs::{SBATCH_LINE, SRUN_LINE};
 use super::{CommandLine, Layer, OptionError, Origin, Said, Settled, directive, fold, het};
 
-/// What the options say, folded.
+/// Options of a submission, folded.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Submission {
-    /// What goes to the controller as it stands. Batch script, points in time and numbers of other jobs are not in
-    /// it yet; see [`Submission::into_spec`].
+    /// Request to the controller. [`Submission::into_spec`] adds the batch script, points in time and numbers
+    /// of other jobs.
     pub spec: JobSpec,
-    /// `--begin`.
+    /// `--begin`: earliest start.
     pub begin: Option<When>,
-    /// `--deadline`.
+    /// `--deadline`: latest end.
     pub deadline: Option<When>,
-    /// `--dependency`.
+    /// `--dependency`: dependency on other jobs.
     pub dependency: Option<Dependency>,
-    /// `--gather-with`.
+    /// `--gather-with`: jobs whose nodes the job should be near.
     pub gather_with: Option<String>,
-    /// What the job reads and writes.
+    /// Standard input, output and error of the job.
     pub files: Files,
-    /// `--chdir`.
+    /// `--chdir`: working directory.
     pub chdir: Option<String>,
-    /// `--export`.
+    /// `--export`: the caller's variables that the job gets.
     pub export: Export,
     /// `--get-user-env`, with its value.
     pub login_environment: Option<String>,
-    /// `--export-file`.
+    /// `--export-file`: file with the environment.
     pub export_file: Option<String>,
-    /// `--gpus-per-socket`.
+    /// `--gpus-per-socket`: GPUs per socket, by type.
     pub gpus_per_socket: Option<String>,
-    /// `--ntasks-per-gpu`.
+    /// `--ntasks-per-gpu`: number of tasks per GPU.
     pub tasks_per_gpu: Option<u32>,
     /// `--overcommit` of a job.
     pub overcommit: bool,
     /// `--umask`.
     pub umask: Option<u32>,
-    /// `--clusters`.
+    /// `--clusters`: clusters to submit to.
     pub clusters: Option<String>,
     /// `--spread-job`: as many nodes as there are tasks, if so many are free.
     pub spread: bool,
     /// `--nodefile`, or a `--nodelist` that is the path of a file.
     pub nodefile: Option<String>,
-    /// An `--exclude` that is the path of a file.
+    /// `--exclude`, if it is the path of a file.
     pub excludefile: Option<String>,
-    /// `--uid`.
+    /// `--uid`: user to submit for.
     pub uid: Option<String>,
-    /// `--gid`.
+    /// `--gid`: group to submit for.
     pub gid: Option<String>,
-    /// `--acctg-freq`: seconds between two looks at what tasks use; 0: nobody looks.
+    /// `--acctg-freq`: seconds between two samples of the tasks' usage; 0 for no samples.
     pub sampling_seconds: Option<u32>,
-    /// `--oom-kill-step`: whether a step ends when one of its processes was killed for lack of memory.
+    /// `--oom-kill-step`: true if a step ends when one of its processes is killed for lack of memory.
     pub oom_kill_step: Option<bool>,
-    /// What steps of the job find in their environment of what was said here, by the names of the variables.
+    /// Environment variables by which the job's steps inherit these options.
     pub advice: BTreeMap<&'static str, String>,
-    /// What was said, by the long names of the options, the value that counts of each.
+    /// Options that were given, by long name, each with its effective value.
     pub said: BTreeMap<&'static str, Option<String>>,
-    /// Whether it is of a batch job.
+    /// True for a batch job.
     pub is_batch: bool,
-    /// Whether it is `srun`'s.
+    /// True for `srun`.
     pub is_srun: bool,
-    /// What was said and has no effect, each in a sentence.
+    /// One sentence for each option that was given and has no effect.
     pub notes: Vec<String>,
-    /// `--ignore-pbs`.
+    /// `--ignore-pbs`: ignores `#PBS` lines of the script.
     pub ignore_pbs: bool,
     /// `--bell` or `--no-bell`.
     pub bell: Option<bool>,
-    /// `--no-shell`.
+    /// `--no-shell`: allocates nodes without running a command.
     pub no_shell: bool,
     /// `--kill-command`, with its value.
     pub kill_command: Option<String>,
-    /// `--immediate`: how many seconds at most may be waited.
+    /// `--immediate`: maximum number of seconds to wait.
     pub immediate: Option<u32>,
-    /// `--propagate`.
+    /// `--propagate`: the caller's resource limits that the job gets.
     pub propagate: Propagate,
-    /// `--wrap`.
+    /// `--wrap`: command to run instead of a script.
     pub wrap: Option<String>,
     /// `--wait` of `sbatch`.
     pub wait: bool,
-    /// `--parsable`.
+    /// `--parsable`: prints only the job's number.
     pub parsable: bool,
-    /// `--test-only`.
+    /// `--test-only`: prints the expected start without submitting.
     pub test_only: bool,
-    /// `--quiet`.
+    /// `--quiet`: suppresses informational messages.
     pub quiet: bool,
-    /// How often `--verbose` was given.
+    /// Number of times that `--verbose` was given.
     pub verbose: u8,
-    /// What only a step has.
+    /// Options of steps only.
     pub step: StepWishes,
 }
 
 /// Standard input, output and error, as patterns of file names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
-    /// `--input`.
+    /// `--input`: pattern of the file for standard input.
     pub input: Option<String>,
-    /// `--output`.
+    /// `--output`: pattern of the file for standard output.
     pub output: Option<String>,
-    /// `--error`.
+    /// `--error`: pattern of the file for standard error.
     pub error: Option<String>,
-    /// `--open-mode`: whether files are added to; unset, as the node sees fit.
+    /// `--open-mode`: true to append to files; `None` leaves the choice to the node.
     pub append: Option<bool>,
 }
 
-/// `--export`: which of the caller's variables a job gets.
+/// `--export`: the caller's variables that a job gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Export {
-    /// All, and some set anew.
+    /// All variables.
     #[default]
     All,
-    /// Only those that Spur and Slurm know by their names (`SLURM_`, `SPUR_`), and some set anew.
+    /// Only variables that Spur and Slurm define (`SLURM_`, `SPUR_`).
     None,
-    /// A list of names, and of `NAME=VALUE`; `all` if `ALL` is among them.
+    /// Listed names and `NAME=VALUE`; `all` if the list contains `ALL`.
     Some {
-        /// Whether all others come along.
+        /// True if all other variables are included.
         all: bool,
-        /// A name, and the value it is set to; without one, the caller's.
+        /// Pairs of a name and its new value; `None` keeps the caller's value.
         variables: Vec<(String, Option<String>)>,
     },
 }
@@ -163,101 +162,103 @@ fn quoted(value: &str) -> String {
 /// `--propagate`: which of the caller's resource limits a job gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Propagate {
-    /// All of them.
+    /// All limits.
     #[default]
     All,
-    /// None of them.
+    /// No limit.
     None,
-    /// Those named, without `RLIMIT_`.
+    /// Limits with these names, without `RLIMIT_`.
     Some(Vec<String>),
 }
 
-/// What only a step has.
+/// Options of steps only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepWishes {
-    /// `--label`.
+    /// `--label`: prefixes each output line with its task's number.
     pub label: bool,
-    /// `--unbuffered`: what tasks write is passed on at once, not line by line.
+    /// `--unbuffered`: passes on the tasks' output at once instead of by lines.
     pub unbuffered: bool,
     /// `--kill-on-bad-exit`; `None` leaves it to the cluster.
     pub kill_on_bad_exit: Option<bool>,
     /// `--wait`: how long the others may go on when the first task has ended; `None` for ever.
     pub wait: Option<Duration>,
-    /// `SLURM_SRUN_REDUCE_TASK_EXIT_MSG`: of ends that are alike, one after the other, the first is told of.
+    /// `SLURM_SRUN_REDUCE_TASK_EXIT_MSG`: reports only the first of successive identical ends of tasks.
     pub reduced_endings: bool,
-    /// `--overlap`.
+    /// `--overlap`: allows the step to share CPUs with other steps.
     pub overlap: bool,
-    /// `--no-kill`: it goes on without a node that fails.
+    /// `--no-kill`: the step continues without a failed node.
     pub no_kill: bool,
-    /// `--pty`.
+    /// `--pty`: runs the first task in a pseudo terminal.
     pub pty: bool,
-    /// `--jobid`: the job to run in, as its user names it.
+    /// `--jobid`: the job to run in, by the user's name for it.
     pub job: Option<String>,
-    /// `--preserve-env`: tasks see the numbers of nodes and tasks that stand in the environment.
+    /// `--preserve-env`: tasks keep the numbers of nodes and tasks from the environment.
     pub preserve_environment: bool,
-    /// `--disable-status`: the first interrupt is passed on to the tasks, and a second one within a second kills them.
+    /// `--disable-status`: the first interrupt is passed on to the tasks; a second one within a second kills
+    /// them.
     pub disable_status: bool,
     /// `--quit-on-interrupt`: the first interrupt ends the step.
     pub quit_on_interrupt: bool,
-    /// `--distribution`.
+    /// `--distribution`: distribution of tasks over nodes, sockets and cores.
     pub distribution: String,
-    /// `--relative`.
+    /// `--relative`: first node of the step within the allocation, counted from 0.
     pub relative: Option<u32>,
-    /// `--het-group`: the components of a het job to run in; none for the job itself.
+    /// `--het-group`: components of a het job to run in; empty for the job itself.
     pub het_group: Vec<u32>,
-    /// `--mpi`; empty where nothing was said.
+    /// `--mpi`; empty if not given.
     pub mpi: String,
     /// `--exact`, and `--exclusive` in a job.
     pub exact: bool,
-    /// `--whole`.
+    /// `--whole`: gives the step all CPUs of the job on its nodes.
     pub whole: bool,
-    /// `--external-launcher`.
+    /// `--external-launcher`: external launcher.
     pub external: bool,
-    /// `--overcommit`.
+    /// `--overcommit`: allows more than one task per CPU.
     pub overcommit: bool,
-    /// `--cpu-bind`.
+    /// `--cpu-bind`: binding of tasks to CPUs.
     pub cpu_bind: CpuBinding,
-    /// `--mem-bind`.
+    /// `--mem-bind`: binding of tasks to memory.
     pub mem_bind: MemBinding,
-    /// `--gres`, if something was said.
+    /// `--gres`, if given.
     pub gres: Option<String>,
-    /// `--gpu-bind`.
+    /// `--gpu-bind`: binding of tasks to GPUs.
     pub gpu_bind: Option<GpuBind>,
-    /// `--multi-prog`.
+    /// `--multi-prog`: reads programs and their ranks from a file.
     pub multi_prog: bool,
-    /// `a : b`: how many tasks run each program, in the order of their ranks; the last has all that are left.
+    /// `a : b`: number of tasks per program, in the order of their ranks; the last program gets the remaining
+    /// tasks.
     pub components: Vec<(u32, Vec<String>)>,
     /// `--bcast`, with its value, which may be empty.
     pub bcast: Option<String>,
-    /// `--send-libs`: the shared objects of what `--bcast` sends go along.
+    /// `--send-libs`: also sends the shared objects of the program sent by `--bcast`.
     pub send_libs: bool,
-    /// `--bcast-exclude`: the directories whose shared objects stay here; `None`: the system's.
+    /// `--bcast-exclude`: directories whose shared objects are not sent; `None` for the system's directories.
     pub bcast_exclude: Option<Vec<String>>,
-    /// `--compress`: what `--bcast` sends is compressed on the way.
+    /// `--compress`: compresses the files of `--bcast` for the transfer.
     pub compress: bool,
-    /// `--prolog`: run here before the step.
+    /// `--prolog`: program that `srun` runs before the step.
     pub prolog: Option<String>,
-    /// `--epilog`: run here after it.
+    /// `--epilog`: program that `srun` runs after the step.
     pub epilog: Option<String>,
-    /// `--task-prolog`.
+    /// `--task-prolog`: program that each task runs first.
     pub task_prolog: Option<String>,
-    /// `--task-epilog`.
+    /// `--task-epilog`: program that runs after each task.
     pub task_epilog: Option<String>,
 }
 
-/// What must be known of the world to know what a time, or the number of a job, means.
+/// Facts outside the command line that determine the meaning of a time or of a job's name.
 pub trait Surroundings {
-    /// The present, and what the user's clock shows.
+    /// Returns the present time and the user's civil time.
     fn now(&self) -> CivilNow;
-    /// The point in time of a civil time in the user's zone; `None` if there is none.
+    /// Returns the point in time of a civil time in the user's zone; `None` if the civil time does not exist.
     fn to_epoch(&self, civil: Civil) -> Option<Time>;
-    /// The number of a job by the name that the user has for it.
+    /// Returns the number of a job by the user's name for it; `None` for an unknown job.
     fn job_number(&self, name: &str) -> Option<u32> {
         name.parse().ok()
     }
 }
 
-/// Pairs of options that Slurm refuses in one place, each with Slurm's words; in variables they may stand together.
+/// Pairs of options that Slurm refuses in one place, each with Slurm's message. Variables are exempt.
 const EXCLUSIVE: [(&str, &str, &str); 2] = [
     ("core-spec", "thread-spec", "-S/--core-spec and --thread-spec options are mutually exclusive"),
     ("hint", "threads-per-core", "Following options are mutually exclusive with --hint: --threads-per-core"),
@@ -276,11 +277,11 @@ fn exclusive(layer: &Layer<Submission>) -> Result<(), OptionError> {
 }
 
 impl Submission {
-    /// Reads what a user would type after `sbatch`, script and its arguments left out: the components of the job, of which
-    /// most have one. Nothing is read or written, so that a simulator can use it.
+    /// Parses the arguments of `sbatch` without the script's name and arguments. Returns the components of
+    /// the job, usually one. Reads and writes no files, so that a simulator can use it.
     ///
     /// # Errors
-    /// What is wrong, with the place where it was said.
+    /// The invalid option, with its origin.
     pub fn parse(
         argv: &[String],
         env: &dyn Fn(&str) -> Option<String>,
@@ -297,10 +298,10 @@ impl Submission {
         }
     }
 
-    /// Reads the command line of a command without a script, over what the environment says.
+    /// Parses the command line of a command without a script, on top of the environment.
     ///
     /// # Errors
-    /// What is wrong, with the place where it was said.
+    /// The invalid option, with its origin.
     pub fn settle_line(
         &mut self,
         line: &CommandLine<Submission>,
@@ -320,10 +321,11 @@ impl Submission {
         }
     }
 
-    /// Lets layers act, the weakest first, and remembers what was said and what has no effect.
+    /// Applies layers, the weakest first, and records the given options and the notes on options without
+    /// effect.
     ///
     /// # Errors
-    /// The first value that is not accepted, with where it was said.
+    /// The first value that is not accepted, with its origin.
     pub fn take<const N: usize>(&mut self, layers: [Layer<Submission>; N]) -> Result<(), OptionError> {
         let named = layers.iter().flatten().filter(|said| !said.option.long.is_empty());
         self.said = named.map(|said| (said.option.long, said.value.clone())).collect();
@@ -346,8 +348,8 @@ impl Submission {
         Ok(())
     }
 
-    /// Makes of it a job as with `--overcommit`, which has of each node what one task needs. Its steps have all its tasks
-    /// there nevertheless.
+    /// Turns the job into one with `--overcommit`, which needs on each node only the resources of one task.
+    /// Its steps still run all tasks.
     pub(crate) fn apply_overcommit(&mut self) {
         let nodes =
             self.spec.nodes.split(['-', ',']).next().and_then(|least| least.parse().ok()).unwrap_or(1_u32);
@@ -371,14 +373,14 @@ impl Submission {
         }
     }
 
-    /// Sets a variable that steps of the job read as what they are to do.
+    /// Sets a variable by which steps of the job inherit an option.
     pub(super) fn advise(&mut self, variable: &'static str, value: &str) {
         self.advice.insert(variable, value.to_owned());
     }
 
-    /// Sets the one amount of memory that was asked for, MiB: of each node, CPU or GPU.
+    /// Sets the single amount of memory of the job, in MiB: per node, CPU or GPU.
     pub(super) fn memory(&mut self, node: Option<u64>, cpu: Option<u64>, gpu: Option<u64>) {
-        // None of a CPU or GPU is all of the node, as none of the node is.
+        // Zero per CPU or GPU means all memory of the node, as zero per node does.
         self.spec.memory_per_node_mb = node.or(cpu.or(gpu).filter(|&none| none == 0));
         self.spec.memory_per_cpu_mb = cpu.filter(|&some| some > 0);
         let gpu = gpu.filter(|&some| some > 0);
@@ -387,12 +389,12 @@ impl Submission {
         }
     }
 
-    /// What is asked of sockets, cores and threads, and for each GPU.
+    /// Returns the constraints on sockets, cores and threads and per GPU, to be changed.
     pub(super) fn cores(&mut self) -> &mut CoreAsk {
         self.spec.cores.get_or_insert_default()
     }
 
-    /// The GPUs of each node that follow from those of its sockets.
+    /// Derives the GPUs per node from those per socket.
     fn gpus_of_sockets(&mut self) -> Result<(), OptionError> {
         if let Some(each) = &self.gpus_per_socket {
             let sockets = self.spec.cores.as_ref().and_then(|cores| cores.sockets_per_node);
@@ -404,14 +406,14 @@ impl Submission {
         Ok(())
     }
 
-    /// How many GPUs the job is to have of each of its nodes.
+    /// Returns the number of GPUs that the job requests on each node.
     fn gpus_of_node(&self) -> u32 {
         let devices = self.spec.gres.split(',').filter(|item| item.split(':').next() == Some("gpu"));
         number_of_gpus(&self.spec.gpus_per_node).max(number_of_gpus(&devices.collect::<Vec<_>>().join(",")))
     }
 
-    /// The number of nodes that follows from the GPUs of the job and of each node, as with Slurm. With it those of each node
-    /// say all there is to say.
+    /// Derives the number of nodes from the job's GPUs and those per node, as Slurm does. The GPUs per node
+    /// then suffice.
     fn nodes_of_gpus(&mut self) -> Result<(), OptionError> {
         let (all, each) = (number_of_gpus(&self.spec.gpus), self.gpus_of_node());
         if all == 0 || each == 0 {
@@ -446,8 +448,8 @@ impl Submission {
         Ok(())
     }
 
-    /// The tasks of a job that gives none, but says what its nodes are to have of sockets, cores and threads: one for each, as
-    /// with Slurm; `srun` counts so only where all three are said.
+    /// Returns the number of tasks of a job that gives only sockets, cores or threads: one task per thread,
+    /// core or socket, as with Slurm. For `srun`, all three must be given.
     pub(crate) fn tasks_of_cores(&self) -> Option<u32> {
         let cores = self.spec.cores.as_ref()?;
         let nodes = self.spec.nodes.as_str();
@@ -462,12 +464,12 @@ impl Submission {
         is_counted.then(|| counts.fold(nodes, |tasks: u32, count| tasks.saturating_mul(*count)))
     }
 
-    /// Whether its tasks are to be counted from what else it says.
+    /// True if the number of tasks must be derived from other options.
     fn names_no_tasks(&self) -> bool {
         self.spec.tasks.is_none() && self.spec.tasks_per_node.is_none() && !self.overcommit
     }
 
-    /// The tasks of a job that says how many GPUs it has and how many each task.
+    /// Returns the number of tasks that follows from the GPUs of the job and those per task.
     fn tasks_of_gpus(&self) -> Option<u32> {
         let (all, each) = (number_of_gpus(&self.spec.gpus), number_of_gpus(&self.spec.gpus_per_task));
         (all > 0 && each > 0 && all.is_multiple_of(each)).then(|| all / each)
@@ -508,11 +510,11 @@ impl Submission {
         Ok(())
     }
 
-    /// Folds the layers of a batch job, component by component: script, environment, command line. `components` is what the
-    /// command line says of each.
+    /// Folds the layers of a batch job, component by component: script, environment, command line.
+    /// `components` holds the command line's options of each component.
     ///
     /// # Errors
-    /// What is wrong, with the place where it was said.
+    /// The invalid option, with its origin.
     pub fn settle(
         components: Vec<Layer<Submission>>,
         env: &dyn Fn(&str) -> Option<String>,
@@ -532,10 +534,10 @@ impl Submission {
         Ok(submissions)
     }
 
-    /// The request, with everything resolved but the batch script.
+    /// Returns the request, complete except for the batch script.
     ///
     /// # Errors
-    /// A time that does not exist, a job that is none.
+    /// A time that does not exist, or an unknown job.
     pub fn into_spec(mut self, world: &dyn Surroundings) -> Result<JobSpec, OptionError> {
         self.derive()?;
         let mut spec = self.spec;
@@ -563,8 +565,8 @@ impl Submission {
     }
 }
 
-/// Variables that inside a job say what the job has. A step has its own name, and so much of the rest as it says; the
-/// controller gives it what the job has where it says nothing, and counts memory and devices only where a step asks.
+/// Variables that describe the job inside a job. A step ignores them, and the controller supplies the job's
+/// values where the step gives none. Memory and devices count only if the step requests them.
 const OF_JOB: [&str; 12] = [
     "SLURM_JOB_NAME",
     "SLURM_MEM_PER_NODE",
@@ -580,7 +582,7 @@ const OF_JOB: [&str; 12] = [
     "SLURM_NTASKS_PER_NODE",
 ];
 
-/// How many GPUs a list of devices, or of GPUs, names.
+/// Returns the number of GPUs in a list of devices or of GPUs.
 fn number_of_gpus(list: &str) -> u32 {
     let count = |item: &str| {
         let rest = item.strip_prefix("gpu:").unwrap_or(item);
@@ -592,7 +594,7 @@ fn number_of_gpus(list: &str) -> u32 {
     list.split(',').filter(|item| !item.is_empty()).filter_map(count).fold(0, u32::saturating_add)
 }
 
-/// A list of GPUs, each number multiplied.
+/// Multiplies each number in a list of GPUs.
 fn times(list: &str, factor: u32) -> String {
     let one = |item: &str| match item.rsplit_once(':') {
         Some((kind, count)) => {

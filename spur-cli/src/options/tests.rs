@@ -1,9 +1,9 @@
-//! The cases of `tests/data/options`: what a user types, sets and writes into a script, and what becomes of it.
+//! Cases of `tests/data/options`: command line, environment and script of a submission, and the result.
 //!
-//! A case is a line `$ sbatch …` or `$ srun …`, lines `env NAME=VALUE` and `script TEXT` behind it, and then what
-//! is expected: the fields that differ from a request for nothing, `here` before those that the command keeps for
-//! itself, or the error. With `UPDATE_EXPECT` set, the files
-//! are rewritten with what comes out.
+//! A case is a line `$ sbatch …` or `$ srun …`, followed by lines `env NAME=VALUE` and `script TEXT` and by
+//! the expected result. The result is the error, or the fields that differ from an empty request; `here`
+//! marks fields that the command keeps for itself. With `UPDATE_EXPECT` set, the files are rewritten with the
+//! actual results.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -63,7 +63,7 @@ impl Case {
     }
 }
 
-/// What was asked of the controller, and of the command itself.
+/// Returns the fields of the request and of the command that differ from the defaults.
 fn told(wishes: Submission, spec: &JobSpec) -> String {
     let mut text = differences(spec, &JobSpec::default());
     let here = Submission {
@@ -83,7 +83,7 @@ fn told(wishes: Submission, spec: &JobSpec) -> String {
     text
 }
 
-/// The fields of `value` that differ from those of `other`, one on a line.
+/// Returns the fields of `value` that differ from those of `other`, one per line.
 fn differences(value: &impl std::fmt::Debug, other: &impl std::fmt::Debug) -> String {
     let (value, other) = (format!("{value:?}"), format!("{other:?}"));
     let other = fields(&other);
@@ -94,7 +94,7 @@ fn differences(value: &impl std::fmt::Debug, other: &impl std::fmt::Debug) -> St
     text
 }
 
-/// Cuts `Type { a: 1, b: "x" }` into its fields.
+/// Splits `Type { a: 1, b: "x" }` into its fields.
 fn fields(debug: &str) -> Vec<&str> {
     let inside = debug.split_once(" { ").unwrap().1.strip_suffix(" }").unwrap();
     let (mut depth, mut quoted, mut escaped, mut from) = (0, false, false, 0);
@@ -116,7 +116,7 @@ fn fields(debug: &str) -> Vec<&str> {
     fields
 }
 
-/// The file with the outcomes of this program instead of those that stand in it.
+/// Returns the file with the actual results in place of the expected ones.
 fn run(text: &str) -> String {
     let mut rewritten = String::new();
     for block in text.split("\n\n") {

@@ -1,24 +1,24 @@
-//! What `-v` prints of the options that were said: their names and values in the words of Slurm 22.05.
+//! Output of `-v`: names and values of the given options, in the words of Slurm 22.05.
 
 use spur_core::text::signal::WarnSignal;
 use spur_core::text::time::{TimeLimit, When};
 
 use super::submission::Submission;
 
-/// What Slurm does not list.
+/// Options that Slurm does not list.
 const UNTOLD: [&str; 4] = ["export-file", "het-group", "umask", "x11"];
-/// The events of `--mail-type=ALL`.
+/// Events of `--mail-type=ALL`.
 const ALL_MAIL: &str = "INVALID_DEPEND,BEGIN,END,FAIL,REQUEUE,STAGE_OUT";
 
-/// What must be known of where a command was called to spell values as Slurm does.
+/// Context of the call that is needed to print values as Slurm does.
 pub trait Place {
-    /// A point in time as the clock on the wall shows it; `None` where it cannot be told.
+    /// Returns a point in time in the user's local time; `None` if it cannot be determined.
     fn stamp(&self, when: When) -> Option<String>;
-    /// The whole path of a file.
+    /// Returns the absolute path of a file.
     fn path(&self, file: &str) -> String;
 }
 
-/// The lines.
+/// Returns the lines that list the given options.
 pub fn lines(wishes: &Submission, place: &dyn Place) -> Vec<String> {
     let rule = format!("{0} {0}", "-".repeat(20));
     let listed = wishes.said.iter().filter(|(name, _)| !UNTOLD.contains(name));
@@ -59,7 +59,7 @@ fn spelled(name: &str, value: &str, wishes: &Submission, place: &dyn Place) -> S
     changed.unwrap_or_else(|| if value.is_empty() { unsaid(name) } else { value }.to_owned())
 }
 
-/// What stands for a value that was left out.
+/// Returns the text that Slurm prints for an omitted value.
 fn unsaid(name: &str) -> &'static str {
     match name {
         "exclusive" => "exclusive",
@@ -73,7 +73,7 @@ fn unsaid(name: &str) -> &'static str {
     }
 }
 
-/// `--signal`, by the signal's name, with the time only where that is not the usual one.
+/// Formats `--signal` with the signal's name, and with the time only if it is not the default.
 fn warning(warning: WarnSignal) -> String {
     let name = warning.signal.name().map_or_else(|| warning.signal.to_string(), str::to_owned);
     let flags = [(warning.overlap_reservation, "R"), (warning.batch_only, "B")];
@@ -85,7 +85,7 @@ fn warning(warning: WarnSignal) -> String {
     }
 }
 
-/// `[D-]HH:MM:SS`, in whole minutes; `UNLIMITED` for none.
+/// Formats a time limit as `[D-]HH:MM:SS`, rounded up to whole minutes; `UNLIMITED` for none.
 fn clock(limit: TimeLimit) -> String {
     let Some(seconds) = limit.seconds().filter(|seconds| *seconds > 0) else { return "UNLIMITED".to_owned() };
     let minutes = seconds.div_ceil(60);
@@ -94,7 +94,7 @@ fn clock(limit: TimeLimit) -> String {
     format!("{day}{hours:02}:{minutes:02}:00")
 }
 
-/// An amount of memory in the largest unit in which it is a whole number; megabytes have none.
+/// Formats an amount of memory in the largest unit in which it is a whole number; megabytes have no unit.
 fn megabytes(value: &str) -> Option<String> {
     let amount = value.parse::<spur_core::text::memory::MemoryMb>().ok()?.0;
     let units = [(1 << 20, "T"), (1 << 10, "G")];
@@ -137,7 +137,7 @@ mod tests {
         lines[2..lines.len() - 2].join("\n")
     }
 
-    /// What Slurm 22.05 prints of the same, word for word.
+    /// Compared with the output of Slurm 22.05 for the same options, word for word.
     #[test]
     fn what_was_said_is_listed_as_slurm_lists_it() {
         let argv = words(

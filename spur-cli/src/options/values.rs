@@ -1,4 +1,4 @@
-//! Values that have no language of their own: numbers, words, lists of names.
+//! Values without a grammar of their own: numbers, words and lists of names.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -13,38 +13,40 @@ pub(super) fn parsed<T: FromStr<Err: Display>>(value: &str) -> Result<T, String>
     value.parse().map_err(|error: T::Err| error.to_string())
 }
 
-/// A text that is not empty.
+/// Returns a text that must not be empty.
 pub(super) fn text(value: &str) -> Result<String, String> {
     if value.is_empty() { Err("the value is empty".to_owned()) } else { Ok(value.to_owned()) }
 }
 
-/// A text of a language that has a parser, or an empty one, which says nothing: `--dependency=$AFTER` where that is not set.
+/// Parses a value; an empty one means that the option is not given, as in `--dependency=$AFTER` with an unset
+/// variable.
 pub(super) fn parsed_or_none<T: FromStr<Err: Display>>(value: &str) -> Result<Option<T>, String> {
     if value.is_empty() { Ok(None) } else { parsed(value).map(Some) }
 }
 
-/// A number of a type.
+/// Parses a number.
 pub(super) fn number<T: FromStr>(value: &str) -> Result<T, String> {
     value.parse().map_err(|_| format!("Invalid numeric value \"{value}\" for {{option}}."))
 }
 
-/// A number of a type, or what stands for none.
+/// Parses a number; returns `none` for an empty value.
 pub(super) fn number_or<T: FromStr>(value: &str, none: T) -> Result<T, String> {
     if value.is_empty() { Ok(none) } else { number(value) }
 }
 
-/// How much is told, as a number from 0 to 9.
+/// Parses a verbosity from 0 to 9; 0 if empty.
 pub(super) fn level(value: &str) -> Result<u8, String> {
     number_or(value, 0)
 }
 
-/// A file mode creation mask.
+/// Parses a file mode creation mask.
 pub(super) fn octal(value: &str) -> Result<u32, String> {
     let mask = u32::from_str_radix(value, 8).ok().filter(|&mask| mask <= 0o777);
     mask.ok_or_else(|| format!("`{value}` is no mask; write an octal number up to 0777"))
 }
 
-/// Sockets of a node, cores of a socket and threads of a core: of each the least, `None` for any.
+/// Parses the minimum numbers of sockets per node, cores per socket and threads per core; `None` for any
+/// number.
 pub(super) fn extra_node_info(value: &str) -> Result<[Option<u32>; 3], String> {
     let wrong = || format!("`{value}` is no S[:C[:T]]; write numbers, ranges or * with colons between");
     let mut least = [None; 3];
@@ -56,12 +58,12 @@ pub(super) fn extra_node_info(value: &str) -> Result<[Option<u32>; 3], String> {
     if parts.next().is_some() { Err(wrong()) } else { Ok(least) }
 }
 
-/// The least of a number or a range; `*` for any.
+/// Returns the minimum of a number or a range; `None` for `*`.
 pub(super) fn least(value: &str) -> Result<Option<u32>, String> {
     if value == "*" { Ok(None) } else { count(value.split('-').next().unwrap_or_default()).map(Some) }
 }
 
-/// `--distribution`, where the size of a plane may be said elsewhere.
+/// Checks `--distribution`; the size of a plane may be given elsewhere.
 pub(super) fn distribution(value: &str) -> Result<String, String> {
     let sized = value.to_ascii_lowercase();
     let sized = if sized == "plane" { "plane=1" } else { &sized };
@@ -71,7 +73,7 @@ pub(super) fn distribution(value: &str) -> Result<String, String> {
     }
 }
 
-/// CPUs, and GPUs with their type, of `--tres-per-task`.
+/// Parses the CPUs and GPUs, with their type, of `--tres-per-task`.
 pub(super) fn tres_per_task(value: &str) -> Result<(Option<u32>, Option<String>), String> {
     let (mut cpus, mut gpus) = (None, None);
     for item in value.split(',') {
@@ -85,7 +87,7 @@ pub(super) fn tres_per_task(value: &str) -> Result<(Option<u32>, Option<String>)
     Ok((cpus, gpus))
 }
 
-/// A number of at least one.
+/// Parses a number of at least one.
 pub(super) fn count(value: &str) -> Result<u32, String> {
     match value.parse() {
         Ok(count) if count > 0 => Ok(count),
@@ -101,7 +103,7 @@ pub(super) fn yes_no(value: &str) -> Result<bool, String> {
     }
 }
 
-/// The directories of a list, all of them absolute; `NONE` is an empty list.
+/// Parses a list of absolute directories; `NONE` is an empty list.
 pub(super) fn directories(value: &str) -> Result<Vec<String>, String> {
     if value.eq_ignore_ascii_case("none") {
         return Ok(Vec::new());
@@ -113,7 +115,7 @@ pub(super) fn directories(value: &str) -> Result<Vec<String>, String> {
     value.split(',').map(absolute).collect()
 }
 
-/// Whether `--compress` compresses: whatever library is named, nodes have to have none but gzip.
+/// True if `--compress` requests compression. The named library is ignored: nodes use gzip.
 pub(crate) fn compresses(value: &str) -> Result<bool, String> {
     match value.to_ascii_lowercase().as_str() {
         "" | "lz4" | "zlib" => Ok(true),
@@ -122,7 +124,7 @@ pub(crate) fn compresses(value: &str) -> Result<bool, String> {
     }
 }
 
-/// On unless the value says off.
+/// Parses a switch that is on unless the value turns it off.
 pub(super) fn on_off(value: &str) -> Result<bool, String> {
     match value {
         "" | "on" | "set" => Ok(true),
@@ -173,7 +175,7 @@ impl FromStr for Export {
     }
 }
 
-/// Cuts at commas that are not in quotes; the quotes go.
+/// Splits at commas outside quotes and removes the quotes.
 fn separated(value: &str) -> Result<Vec<String>, String> {
     let mut items = vec![String::new()];
     let mut quote = None;

@@ -1,4 +1,4 @@
-//! What the command itself does.
+//! Options of the command itself.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Tasks, CPUs and memory, and how tasks lie on CPUs.
+//! Options for tasks, CPUs and memory, and for the binding of tasks to CPUs.
 //!
 //! tidy: table
 
@@ -12,7 +12,7 @@ use spur_core::text::nodes::NodeCount;
 use super::super::values::{count, distribution, extra_node_info, least, parsed, tres_per_task};
 use super::{Def, JOB, SALLOC, SBATCH, SRUN, nothing};
 
-/// The fewest and the most nodes of a range that runs backwards.
+/// Returns the minimum and maximum number of nodes of a range whose minimum is larger than its maximum.
 fn reversed(value: &str) -> Option<(u32, u32)> {
     let (least, most) = value.split_once('-')?;
     let (least, most) = (least.parse().ok()?, most.parse().ok()?);
@@ -229,7 +229,7 @@ pub(super) const AFFINITY: &[Def] = &[
     .only(SRUN),
 ];
 
-/// What `--cpu-freq` asks for, if it is `P1[-P2[:GOVERNOR]]` or a governor.
+/// Checks `--cpu-freq`, which must be `P1[-P2[:GOVERNOR]]` or a governor.
 fn frequencies(value: &str) -> Result<&str, String> {
     const SPEEDS: [&str; 4] = ["low", "medium", "high", "highm1"];
     const GOVERNORS: [&str; 6] =

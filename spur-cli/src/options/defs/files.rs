@@ -1,4 +1,4 @@
-//! The files, directory, environment and limits of the program.
+//! Options for files, working directory, environment and limits of the program.
 
 use spur_core::text::pattern::FilePattern;
 

@@ -1,4 +1,4 @@
-//! Devices.
+//! Options for devices.
 
 use spur_core::text::gpubind::GpuBind;
 use spur_core::text::gres::GresList;
@@ -16,7 +16,7 @@ fn gpus(value: &str) -> Result<(), String> {
     }
 }
 
-/// What `--tres-bind` says of GPUs.
+/// Returns the binding of GPUs in `--tres-bind`.
 fn gpus_of_tres_bind(value: &str) -> Result<Option<GpuBind>, String> {
     let mut gpus = None;
     for item in value.split('+') {
@@ -37,7 +37,7 @@ pub(super) const OPTIONS: &[Def] = &[
         let none = v.is_empty() || v.eq_ignore_ascii_case("none");
         s.spec.gres = if none { String::new() } else { parsed::<GresList>(v)?.to_string() };
         if none && s.is_srun {
-            // What the job has said is not wanted for the step.
+            // The step does not use the GPUs requested for the job.
             for said in [&mut s.spec.gpus, &mut s.spec.gpus_per_node, &mut s.spec.gpus_per_task] {
                 said.clear();
             }

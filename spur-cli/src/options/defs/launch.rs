@@ -1,4 +1,4 @@
-//! What only `srun` has: how a step is launched and followed.
+//! Options of `srun` only: how a step is launched and observed.
 //!
 //! tidy: table
 
@@ -9,7 +9,7 @@ use super::{Def, SRUN, nothing};
 
 const PMI1: &str = "it is for PMI 1 of MPICH2 and MVAPICH2, whose messages srun does not carry";
 
-/// A program that is run beside the step; `none` is none.
+/// Returns a program that `srun` runs before or after the step; `None` for `none`.
 fn program(value: &str) -> Option<String> {
     Some(value.to_owned()).filter(|value| !value.is_empty() && !value.eq_ignore_ascii_case("none"))
 }
@@ -109,7 +109,7 @@ pub(super) const OPTIONS: &[Def] = &[
     .only(SRUN)
     .env(&["SLURM_PTY"]),
     Def::value("mpi", None, "type", "type of MPI being used; list shows them", |s, v| {
-        // What Slurm had for releases of Open MPI that ask nothing of it.
+        // Slurm used this name for releases of Open MPI that need no service from `srun`.
         s.step.mpi = if v == "openmpi" { "none".to_owned() } else { text(v)? };
         Ok(())
     })

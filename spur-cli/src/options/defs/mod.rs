@@ -1,10 +1,10 @@
-//! The options of those commands that ask for nodes, each defined once.
+//! Options of the commands that request nodes.
 //!
-//! A value is checked where it is said, by the parser of its own language, so that the error names the option and
-//! the place. What a job asks for can only be judged by the controller, which knows the cluster.
+//! A value is checked where it is given, by the parser of its type, so that the error names the option and
+//! its origin. Only the controller, which knows the cluster, can judge the request.
 //!
-//! Every option of Slurm's `sbatch`, `salloc` and `srun` is here, with the variables of the environment that say the
-//! same: it works, or has no effect and says why, or is refused and says why.
+//! The table has every option of Slurm's `sbatch`, `salloc` and `srun`, with the corresponding environment
+//! variables. An option works, has no effect, or is refused; the latter two give the reason.
 
 mod command;
 mod cpus;
@@ -20,12 +20,12 @@ use super::{CommandLine, Opt};
 const SBATCH: u8 = 1;
 const SALLOC: u8 = 2;
 const SRUN: u8 = 4;
-/// The commands that ask for an allocation: `srun` does where it is not called in one.
+/// Commands that request an allocation; `srun` does so outside a job.
 const JOB: u8 = SBATCH | SALLOC | SRUN;
-/// The commands whose programs have files and an environment.
+/// Commands whose programs have files and an environment.
 const PROGRAM: u8 = SBATCH | SRUN;
 
-/// `sbatch`.
+/// Command line of `sbatch`.
 pub const SBATCH_LINE: CommandLine<Submission> = CommandLine {
     name: "sbatch",
     synopsis: "[OPTIONS(0)...] [ : [OPTIONS(N)...]] script(0) [args(0)...]",
@@ -47,7 +47,7 @@ pub const SBATCH_LINE: CommandLine<Submission> = CommandLine {
     permute: false,
 };
 
-/// `salloc`.
+/// Command line of `salloc`.
 pub const SALLOC_LINE: CommandLine<Submission> = CommandLine {
     name: "salloc",
     synopsis: "[OPTIONS(0)...] [ : [OPTIONS(N)...]] [command(0) [args(0)...]]",
@@ -66,7 +66,7 @@ pub const SALLOC_LINE: CommandLine<Submission> = CommandLine {
     permute: false,
 };
 
-/// `srun`.
+/// Command line of `srun`.
 pub const SRUN_LINE: CommandLine<Submission> = CommandLine {
     name: "srun",
     synopsis: "[OPTIONS(0)...] [ : [OPTIONS(N)...]] executable(0) [args(0)...]",
@@ -80,7 +80,7 @@ pub const SRUN_LINE: CommandLine<Submission> = CommandLine {
 
 type Def = Opt<Submission>;
 
-/// The parts of the table, each under the title that `--help` has for it.
+/// Parts of the table, each with its title in `--help`.
 const PARTS: [(&str, &[Def]); 9] = [
     ("Parallel run options", parallel::OPTIONS),
     ("Program options", files::OPTIONS),
@@ -118,10 +118,10 @@ static ALL: [Def; LENGTH] = {
     all
 };
 
-/// The table.
+/// All options of `sbatch`, `salloc` and `srun`.
 pub const SUBMISSION: &[Opt<Submission>] = &ALL;
 
-/// What an option does that has no effect, or is refused.
+/// Does nothing, for options without effect and refused ones.
 fn nothing(_: &mut Submission, _: &str) -> Result<(), String> {
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Which nodes, and where in the fabric.
+//! Options for the choice of nodes and their places in the fabric.
 //!
 //! tidy: table
 
@@ -101,7 +101,7 @@ pub(super) const OPTIONS: &[Def] = &[
     .env(&["SBATCH_SPREAD_JOB", "SALLOC_SPREAD_JOB", "SLURM_SPREAD_JOB"]),
 ];
 
-/// How nodes are shared with `--exclusive`. Nodes that only the own user's jobs may share are nobody else's.
+/// Returns the sharing of nodes for `--exclusive`. Sharing among the user's own jobs is treated as exclusive.
 fn exclusive(notes: &mut Vec<String>, value: &str) -> Result<Sharing, String> {
     match value {
         "" | "exclusive" => Ok(Sharing::Exclusive),
@@ -115,8 +115,8 @@ fn exclusive(notes: &mut Vec<String>, value: &str) -> Result<Sharing, String> {
     }
 }
 
-/// Whether a word of `--network` says what links must offer. All others are for switches that Slurm sets up with a plugin of
-/// IBM's, Cray's or HPE's; without the plugin it ignores them, whatever they are.
+/// True if a word of `--network` is a requirement on links. Slurm uses all other words in plugins for
+/// switches of IBM, Cray and HPE, and ignores them without the plugin.
 fn is_of_links(word: &str) -> bool {
     let word = word.trim().to_ascii_lowercase();
     word == "latency" || word.starts_with("bw=")

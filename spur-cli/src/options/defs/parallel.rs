@@ -1,4 +1,4 @@
-//! Who runs what, when and for how long, and what becomes of it.
+//! Options for owner, time and dependencies of a job, its mail and its behaviour after failures.
 //!
 //! tidy: table
 
@@ -125,7 +125,7 @@ pub(super) const OPTIONS: &[Def] = &[
     .env(&["SBATCH_LICENSES", "SALLOC_LICENSES", "SLURM_LICENSES"]),
     Def::value("mail-type", None, "type", "notify on state change: BEGIN, END, FAIL or ALL", |s, v| {
         let (known, unknown) = mail::types(v);
-        // What is said several times adds up, as with Slurm.
+        // Repeated options add up, as with Slurm.
         let new = known.split(',').filter(|event| !event.is_empty() && !mail::has(&s.spec.mail_type, event));
         let all = s.spec.mail_type.split(',').filter(|event| !event.is_empty()).chain(new);
         s.spec.mail_type = all.collect::<Vec<_>>().join(",");
@@ -242,7 +242,7 @@ pub(super) const OPTIONS: &[Def] = &[
     })
     .only(JOB)
     .env(&["SBATCH_WCKEY", "SALLOC_WCKEY", "SLURM_WCKEY"]),
-    // A job starts when all of its nodes are ready.
+    // No effect is needed: a job starts only when all its nodes are ready.
     Def::value("wait-all-nodes", None, "0|1", "wait for all nodes to be booted and ready", |_, v| {
         number::<u8>(v).map(|_| ())
     })
@@ -327,7 +327,7 @@ pub(super) const OPTIONS: &[Def] = &[
         .refused("SELinux contexts are not supported by Spur"),
 ];
 
-/// The kinds of data that `--profile` names, if Slurm knows them all.
+/// Checks the kinds of data that `--profile` names.
 fn known_profiles(value: &str) -> Result<&str, String> {
     const KNOWN: [&str; 7] = ["none", "all", "energy", "task", "lustre", "filesystem", "network"];
     match value.split(',').find(|kind| !KNOWN.iter().any(|known| known.eq_ignore_ascii_case(kind))) {

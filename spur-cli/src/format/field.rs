@@ -1,66 +1,66 @@
-//! One thing that can be printed of a record.
+//! One printable field of a record.
 
 use std::cmp::Ordering;
 
 use jiff::tz::TimeZone;
 
-/// What texts depend on besides the record.
+/// Facts besides the record that determine its printed text.
 #[derive(Clone, Debug)]
 pub struct Show {
-    /// The zone in which times are printed.
+    /// Time zone in which times are printed.
     pub zone: TimeZone,
-    /// Seconds since the epoch.
+    /// Seconds since the Unix epoch at the time of printing.
     pub now: i64,
-    /// Whether memory is printed in the largest fitting unit rather than as it was asked for.
+    /// True to print memory in the largest fitting unit rather than as requested.
     pub convert: bool,
-    /// Whether what was read and written is printed in bytes.
+    /// True to print amounts read and written in bytes.
     pub disks_in_bytes: bool,
-    /// The unit in which memory is printed, of `KMGTP`; `None` for the one that fits.
+    /// Unit in which memory is printed, one of `KMGTP`; `None` for the largest fitting one.
     pub unit: Option<char>,
-    /// The most characters of an array's task list; 0 is no limit.
+    /// Maximum number of characters of an array's task list; 0 for no limit.
     pub array_width: usize,
-    /// The name of the cluster, where it is wanted.
+    /// Name of the cluster; empty if not needed.
     pub cluster: String,
-    /// How times are printed.
+    /// Format of times.
     pub times: Times,
-    /// Whether JSON stands on one line: `SLURM_JSON=compact`.
+    /// True to print JSON on one line: `SLURM_JSON=compact`.
     pub compact: bool,
-    /// Who asks, where that is wanted.
+    /// Caller of the command; empty if not needed.
     pub asker: Asker,
     /// Since when what is shown may be old, in seconds since the Unix epoch: the controller's database was away.
     pub stale: Option<i64>,
 }
 
-/// Who asks, as JSON tells it.
+/// Caller of the command, as JSON output names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asker {
     /// The terminal; empty without one.
     pub terminal: String,
-    /// His name.
+    /// Name of the user.
     pub user: String,
-    /// The name of his group.
+    /// Name of the user's group.
     pub group: String,
-    /// What he wrote.
+    /// Words of the command line.
     pub command: Vec<String>,
 }
 
-/// How points in time are printed: `SLURM_TIME_FORMAT`.
+/// Format of points in time: `SLURM_TIME_FORMAT`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Times {
-    /// `2026-11-20T10:00:00`.
+    /// Full date and time, as `2026-11-20T10:00:00`.
     #[default]
     Standard,
-    /// Shorter the nearer they are.
+    /// Shorter for times near the present.
     Relative,
-    /// By a format of `strftime`.
+    /// A format of `strftime`.
     Format(String),
 }
 
 impl Show {
-    /// The width to which Slurm cuts the task list of an array.
+    /// Width to which Slurm truncates the task list of an array.
     pub const ARRAY_WIDTH: usize = 64;
 
-    /// Prints times in `zone`, everything else as by default.
+    /// Returns the defaults, with times in `zone`.
     pub fn new(zone: TimeZone, now: i64) -> Show {
         Show {
             zone,
@@ -78,34 +78,34 @@ impl Show {
     }
 }
 
-/// How records are ordered by a field.
+/// Order of records by a field.
 pub enum Order<R> {
-    /// By the text that is printed.
+    /// Order of the printed texts.
     Shown,
-    /// By what stands behind it.
+    /// Order by a comparison of the records.
     By(fn(&R, &R) -> Ordering),
 }
 
-/// A field of the records `R`: how it is named in format strings, and what it prints.
+/// Definition of a field of the records `R`: its names in format strings, its text and its order.
 pub struct Field<R: 'static> {
-    /// Its letter in `%X` and in sort specifications.
+    /// Letter of the field in `%X` and in sort specifications.
     pub letter: Option<char>,
-    /// Its long name, matched without regard to case.
+    /// Long name of the field; case is ignored.
     pub name: &'static str,
-    /// Other long names for the same.
+    /// Other long names of the field.
     pub aliases: &'static [&'static str],
-    /// What stands above its column.
+    /// Header of the field's column.
     pub header: &'static str,
-    /// The text for one record.
+    /// Returns the text for one record.
     pub text: fn(&R, &Show) -> String,
-    /// How records sort by it.
+    /// Order of records by this field.
     pub order: Order<R>,
-    /// Whether it is a span of time, of which no digit is ever cut off; the words in its place are.
+    /// True for a duration, whose digits are never truncated; words in its place are.
     pub span: bool,
 }
 
 impl<R> Field<R> {
-    /// A field that sorts by its text.
+    /// Returns a field that sorts by its text.
     pub const fn new(
         letter: Option<char>,
         name: &'static str,
@@ -115,22 +115,22 @@ impl<R> Field<R> {
         Field { letter, name, aliases: &[], header, text, order: Order::Shown, span: false }
     }
 
-    /// The same, sorting otherwise.
+    /// Sets another order.
     pub const fn by(self, order: fn(&R, &R) -> Ordering) -> Field<R> {
         Field { order: Order::By(order), ..self }
     }
 
-    /// The same, with other long names.
+    /// Adds other long names.
     pub const fn or(self, aliases: &'static [&'static str]) -> Field<R> {
         Field { aliases, ..self }
     }
 
-    /// The same, for a span of time.
+    /// Marks the field as a duration.
     pub const fn span(self) -> Field<R> {
         Field { span: true, ..self }
     }
 
-    /// How two records compare by this field.
+    /// Compares two records by this field.
     pub fn compare(&self, a: &R, b: &R, show: &Show) -> Ordering {
         match self.order {
             Order::Shown => (self.text)(a, show).cmp(&(self.text)(b, show)),
@@ -139,29 +139,29 @@ impl<R> Field<R> {
     }
 }
 
-/// The fields of one kind of records, and what their lists are called.
+/// The fields of one kind of record.
 pub struct Table<R: 'static> {
-    /// What the records are called where a field is not one of them: `job`, `node`.
+    /// Name of the records in messages about an unknown field, such as `job` or `node`.
     pub records: &'static str,
-    /// The fields; those with letters as `%all` prints them, those that only Spur has behind the others.
+    /// The fields: first those with letters, in the order of `%all`, and last those that only Spur has.
     pub fields: &'static [Field<R>],
-    /// What `%all` prints behind a small letter, behind a capital one, and behind the last one.
+    /// Separators of `%all` after a lower-case letter, after an upper-case letter, and at the end.
     pub bars: [&'static str; 3],
 }
 
 impl<R> Table<R> {
-    /// The field with this letter.
+    /// Returns the field with this letter.
     pub(super) fn by_letter(&self, letter: char) -> Option<&'static Field<R>> {
         self.fields.iter().find(|field| field.letter == Some(letter))
     }
 
-    /// The field with this long name.
+    /// Returns the field with this long name.
     pub(super) fn by_name(&self, name: &str) -> Option<&'static Field<R>> {
         let same = |other: &&str| other.eq_ignore_ascii_case(name);
         self.fields.iter().find(|field| same(&field.name) || field.aliases.iter().any(same))
     }
 
-    /// The fields that have letters, small ones first.
+    /// Returns the fields with letters, lower case first.
     pub(super) fn lettered(&self) -> Vec<(char, &'static Field<R>)> {
         let lettered = self.fields.iter().filter_map(|field| Some((field.letter?, field)));
         let mut fields: Vec<_> = lettered.collect();

@@ -1,8 +1,8 @@
-//! How records are printed: Slurm's format strings, its tables to the character, and JSON.
+//! Printing of records: Slurm's format strings and tables, exact to the character, and JSON.
 //!
-//! Each kind of record has one table of fields in [`fields`]: letter, long name, header, how its text is made
-//! and how it sorts. A [`spec::Format`] picks columns from such a table; [`table`] lays them out. Nothing here
-//! asks a server, a clock or the environment: what a text depends on besides the record is in [`Show`].
+//! Each kind of record has one table of fields in [`fields`] with letter, long name, header, text and order.
+//! A [`spec::Format`] selects columns from such a table, and [`table`] lays them out. Nothing here calls a
+//! server, a clock or the environment: all facts besides the record are in [`Show`].
 
 mod field;
 pub mod fields;

@@ -1,4 +1,5 @@
-//! The tables of `sacct`, `sacctmgr`, `sshare` and `sreport`: a line of dashes, a plus where a text is cut, or values with bars between.
+//! Tables of `sacct`, `sacctmgr`, `sshare` and `sreport`. They have a line of dashes and a plus after
+//! truncated texts, or separators between values.
 
 use spur_core::text::nearest::nearest;
 use spur_proto::v1::AccountingRow;
@@ -7,15 +8,15 @@ use super::Show;
 use super::fields::accounting::FIELDS;
 use super::value::printable;
 
-/// A column that a report can have.
+/// A column of reports.
 pub struct Column<R: 'static> {
-    /// The name, matched without regard to case, also by its beginning.
+    /// Name of the column; case is ignored, and a prefix suffices.
     pub name: &'static str,
-    /// What stands above it.
+    /// Header of the column.
     pub header: &'static str,
-    /// Its characters; negative for texts that stand at the left.
+    /// Width in characters; negative for left-aligned texts.
     pub width: isize,
-    /// The text of one row.
+    /// Returns the text of one row.
     pub text: fn(&R, &Show) -> String,
 }
 
@@ -27,56 +28,56 @@ impl<R> Clone for Column<R> {
 
 impl<R> Copy for Column<R> {}
 
-/// A list of fields that cannot be printed.
+/// Error in a list of fields.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReportError {
-    /// A name that no field begins with.
+    /// No field's name begins with this name.
     #[error("Invalid field requested: \"{name}\"{}", nearest.map(|n| format!("; did you mean {n}?")).unwrap_or_default())]
     Field {
-        /// The name.
+        /// The unknown name.
         name: String,
-        /// A field that is like it.
+        /// Most similar field, if any.
         nearest: Option<&'static str>,
     },
-    /// A width that is no number.
+    /// A width that is not a number.
     #[error("Invalid width in \"{0}\"; write e.g. jobname%30 or jobname%-30")]
     Width(String),
 }
 
-/// How values are separated.
+/// Separation of values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// In columns.
+    /// Aligned columns.
     Columns,
-    /// With this between them, and behind the last one if `closed`.
+    /// Values with a delimiter between them.
     Delimited {
-        /// What stands between values.
+        /// Text between values.
         delimiter: String,
-        /// Whether it also ends lines.
+        /// True if the delimiter also ends each line.
         closed: bool,
     },
 }
 
-/// The columns of a report: fields with their widths, negative where texts stand at the left.
+/// Columns of a report: fields with their widths, which are negative for left-aligned texts.
 pub struct Report<R: 'static> {
     columns: Vec<(Column<R>, isize)>,
 }
 
 impl Report<AccountingRow> {
-    /// A report of accounting: see [`Report::of`].
+    /// Parses a list of accounting fields; see [`Report::of`].
     ///
     /// # Errors
-    /// A name that is none, a width that is none.
+    /// An unknown name or an invalid width.
     pub fn parse(text: &str) -> Result<Self, ReportError> {
         Report::of(FIELDS, text)
     }
 }
 
 impl<R> Report<R> {
-    /// Reads `name[%[-]width]` with commas between; `ALL` stands for every field.
+    /// Parses a comma-separated list of `name[%[-]width]`; `ALL` stands for every field.
     ///
     /// # Errors
-    /// A name that is none, a width that is none.
+    /// An unknown name or an invalid width.
     pub fn of(fields: &[Column<R>], text: &str) -> Result<Report<R>, ReportError> {
         let mut columns = Vec::new();
         for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
@@ -106,7 +107,7 @@ impl<R> Report<R> {
         Ok(Report { columns })
     }
 
-    /// All rows, each line ended.
+    /// Returns the report of all rows, each line terminated.
     pub fn render(&self, rows: &[R], layout: &Layout, with_header: bool, show: &Show) -> String {
         let mut out = String::new();
         if with_header {
@@ -144,7 +145,7 @@ impl<R> Report<R> {
     }
 }
 
-/// `text` in its column, with a plus as the last character if it is cut.
+/// Fits `text` into its column; a plus replaces the last character of a truncated text.
 fn column(text: &str, width: isize) -> String {
     let places = width.unsigned_abs();
     let cut: String;
@@ -157,7 +158,7 @@ fn column(text: &str, width: isize) -> String {
     if width < 0 { format!("{text:<places$}") } else { format!("{text:>places$}") }
 }
 
-/// The names of all fields, four in a line, as `--helpformat` lists them.
+/// Returns the names of all fields, four per line, as `--helpformat` lists them.
 pub fn help() -> String {
     let mut out = String::new();
     for fields in FIELDS.chunks(4) {

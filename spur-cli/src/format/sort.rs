@@ -1,4 +1,4 @@
-//! In which order records are printed: `P,t,-p`.
+//! Order of printed records, from specifications such as `P,t,-p`.
 
 use super::field::{Field, Show, Table};
 
@@ -7,17 +7,17 @@ struct Key<R: 'static> {
     descending: bool,
 }
 
-/// The fields to sort by, most significant first.
+/// Fields to sort by, the most significant first.
 pub struct Sort<R: 'static> {
     keys: Vec<Key<R>>,
 }
 
 impl<R> Sort<R> {
-    /// Reads letters with commas between or not, each with `+` (ascending, the default) or `-` before it, and
-    /// with `#` for `configured`, the field whose order is that of the configuration, where there is one.
+    /// Parses letters with optional commas between them. Each may have a prefix `+` (ascending, the default)
+    /// or `-`. A prefix `#` selects `configured`, the order of the configuration, if there is one.
     ///
     /// # Errors
-    /// Says which letter is none.
+    /// A message that names the unknown letter.
     pub fn parse(
         text: &str,
         table: &'static Table<R>,
@@ -44,7 +44,7 @@ impl<R> Sort<R> {
         Ok(Sort { keys })
     }
 
-    /// Sorts; records that are equal by all keys stay as they are.
+    /// Sorts the records; the sort is stable.
     pub fn apply(&self, records: &mut [R], show: &Show) {
         records.sort_by(|a, b| {
             let orders = self.keys.iter().map(|key| {

@@ -1,35 +1,35 @@
-//! Which columns are printed, and how wide: `%[.][width]X` strings and lists of long names.
+//! Selection and widths of columns, from `%[.][width]X` strings and lists of long names.
 //!
-//! What names no field is complained of and printed as it was written, as with Slurm: a report that has one column too few
-//! is worth more than none.
+//! An unknown field causes a complaint and is printed literally, as with Slurm: a report without one column
+//! is more useful than no report.
 
 use spur_core::text::nearest::nearest;
 
 use super::field::{Field, Table};
 
-/// The width of a column that is picked by its long name without a width.
+/// Width of a column selected by its long name without a width.
 const NAMED_WIDTH: usize = 20;
-/// A width beyond this is a slip.
+/// Maximum width; a larger one is considered an error.
 const WIDEST: usize = 1 << 16;
 
-/// How columns were chosen.
+/// Specification of columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Columns {
-    /// By `-o`.
+    /// Letters, given by `-o`.
     Letters(String),
-    /// By `-O`.
+    /// Long names, given by `-O`.
     Names(String),
 }
 
 impl Columns {
-    /// The columns as they were written.
+    /// Returns the text of the specification.
     pub fn text(&self) -> &str {
         match self {
             Columns::Letters(text) | Columns::Names(text) => text,
         }
     }
 
-    /// The columns of `table` that are meant.
+    /// Selects the columns from `table`.
     pub fn read<R>(&self, table: &'static Table<R>) -> Format<R> {
         match self {
             Columns::Letters(text) => Format::letters(text, table),
@@ -40,29 +40,29 @@ impl Columns {
 
 /// One column of a table.
 pub struct Column<R: 'static> {
-    /// What it shows.
+    /// Field of the column.
     pub field: &'static Field<R>,
-    /// The exact number of characters; `None`: as many as the text has.
+    /// Exact number of characters; `None` for the length of each text.
     pub width: Option<usize>,
-    /// Whether the text stands at the right.
+    /// True for right-aligned text.
     pub right: bool,
-    /// What is printed behind it in every line.
+    /// Text printed after the column in every line.
     pub suffix: String,
 }
 
-/// The columns of a table, in order.
+/// Columns of a table, in order.
 pub struct Format<R: 'static> {
-    /// What is printed before the first column.
+    /// Text printed before the first column.
     pub prefix: String,
     /// The columns.
     pub columns: Vec<Column<R>>,
-    /// What there is to say of items that name no field, in Slurm's words.
+    /// Complaints about unknown fields, in Slurm's words.
     pub complaints: Vec<String>,
 }
 
 impl<R> Format<R> {
-    /// Reads `%[.][width]X` with the letters of `table`; `%all` stands for all of them, with bars between. `%%` is `%`,
-    /// and one at the end says nothing.
+    /// Parses `%[.][width]X` with the letters of `table`. `%all` stands for all letters with bars between
+    /// them. `%%` is `%`, and a trailing `%` is ignored.
     pub fn letters(text: &str, table: &'static Table<R>) -> Format<R> {
         let (prefix, rest) = text.split_once('%').map_or((text, None), |(prefix, rest)| (prefix, Some(rest)));
         let mut format = Format { prefix: prefix.to_owned(), columns: Vec::new(), complaints: Vec::new() };
@@ -94,7 +94,7 @@ impl<R> Format<R> {
         self.complaints.push(format!("Invalid {} format specification: {what}{hint}", table.records));
     }
 
-    /// Prints a text in every line as it is.
+    /// Adds literal text to every line.
     fn literal(&mut self, text: &str) {
         match self.columns.last_mut() {
             Some(column) => column.suffix.push_str(text),
@@ -115,8 +115,8 @@ impl<R> Format<R> {
         self.columns.extend(columns);
     }
 
-    /// Reads `name[:[.][width][suffix]]` with commas between; without a colon a column is 20 wide. Empty items say
-    /// nothing.
+    /// Parses a comma-separated list of `name[:[.][width][suffix]]`. A column without a colon is 20
+    /// characters wide, and empty items are ignored.
     pub fn names(text: &str, table: &'static Table<R>) -> Format<R> {
         let mut format = Format { prefix: String::new(), columns: Vec::new(), complaints: Vec::new() };
         for item in text.split(',').filter(|item| !item.is_empty()) {
@@ -144,7 +144,7 @@ impl<R> Format<R> {
         format
     }
 
-    /// Whether a field of this long name is printed.
+    /// True if the field with this long name is printed.
     pub fn shows(&self, name: &str) -> bool {
         self.columns.iter().any(|column| column.field.name == name)
     }

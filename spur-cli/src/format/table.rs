@@ -1,20 +1,20 @@
-//! Lays out records in columns as Slurm does: a text that is too long is cut, one that is too short is padded.
+//! Lays out records in columns as Slurm does: long texts are truncated, short ones padded.
 
 use super::field::Show;
 use super::spec::{Column, Format};
 use super::value::printable;
 
-/// The line of headers, without its end.
+/// Returns the line of headers, without a newline.
 pub fn header<R>(format: &Format<R>) -> String {
     assemble(format, |column| column.field.header.to_owned())
 }
 
-/// The line of one record, without its end.
+/// Returns the line of one record, without a newline.
 pub fn line<R>(format: &Format<R>, record: &R, show: &Show) -> String {
     assemble(format, |column| printable((column.field.text)(record, show)))
 }
 
-/// Header and lines of all records, each line ended.
+/// Returns the headers and the lines of all records, each terminated.
 pub fn render<'a, R>(
     format: &Format<R>,
     records: impl IntoIterator<Item = &'a R>,
@@ -42,7 +42,7 @@ fn assemble<R>(format: &Format<R>, text: impl Fn(&Column<R>) -> String) -> Strin
     line
 }
 
-/// `text` in exactly `width` characters, at the right or the left; as it is without a width.
+/// Fits `text` into exactly `width` characters, aligned right or left; `None` leaves it unchanged.
 pub fn fit(text: &str, width: Option<usize>, right: bool) -> String {
     match width {
         None => text.to_owned(),

@@ -1,4 +1,4 @@
-//! How Slurm writes single values.
+//! Slurm's formats of single values.
 
 use jiff::fmt::strtime;
 use jiff::{Timestamp, Unit, Zoned};
@@ -7,18 +7,17 @@ use spur_core::text::time::{Elapsed, TimeLimit};
 
 use super::field::{Show, Times};
 
-/// The text, or `(null)` if it is empty.
+/// Returns the text, or `(null)` if it is empty.
 pub fn or_null(text: &str) -> String {
     or(text, "(null)")
 }
 
-/// The text, or `absent` if it is empty.
+/// Returns the text, or `absent` if it is empty.
 pub fn or(text: &str, absent: &str) -> String {
     if text.is_empty() { absent.to_owned() } else { text.to_owned() }
 }
 
-/// The text with control characters as escapes: what one user wrote is shown on another one's terminal, and in lines that
-/// programs read.
+/// Escapes control characters. Text of one user is shown on another user's terminal and parsed by programs.
 pub fn printable(text: String) -> String {
     if !text.contains(char::is_control) {
         return text;
@@ -30,7 +29,7 @@ pub fn printable(text: String) -> String {
     escaped.collect()
 }
 
-/// A point in time in the zone of `show`, as it prints times, or `absent`.
+/// Formats a point in time as `show` specifies; returns `absent` for `None`.
 pub fn time(seconds: Option<i64>, absent: &str, show: &Show) -> String {
     let Some(Ok(time)) = seconds.map(Timestamp::from_second) else { return absent.to_owned() };
     let time = time.to_zoned(show.zone.clone());
@@ -68,7 +67,8 @@ pub fn local_times(text: &str, show: &Show) -> String {
 /// How Slurm prints a time unless it is told otherwise.
 const STANDARD: &str = "%Y-%m-%dT%H:%M:%S";
 
-/// Shorter, the nearer it is: today the time of day, tomorrow and yesterday their names, within a week the day's name.
+/// Returns a format that is shorter for near times. Today has the time only, yesterday and tomorrow a name,
+/// and other days within a week the name of the weekday.
 fn relative(time: &Zoned, show: &Show) -> &'static str {
     let Ok(now) = Timestamp::from_second(show.now) else { return STANDARD };
     let now = now.to_zoned(show.zone.clone());
@@ -83,23 +83,23 @@ fn relative(time: &Zoned, show: &Show) -> &'static str {
     }
 }
 
-/// The line that `-l` and `-i` print first: `Fri Nov 20 12:11:37 2026`.
+/// Returns the first line of `-l` and `-i` output: `Fri Nov 20 12:11:37 2026`.
 pub fn date_line(show: &Show) -> String {
     let time = Timestamp::from_second(show.now).unwrap_or_default();
     time.to_zoned(show.zone.clone()).strftime("%a %b %d %H:%M:%S %Y").to_string()
 }
 
-/// A limit in seconds as `squeue` prints it, `0:05`, or `unlimited`.
+/// Formats a limit in seconds as `squeue` does: `0:05`, or `unlimited`.
 pub fn limit(seconds: Option<u64>, unlimited: &str) -> String {
     seconds.map_or_else(|| unlimited.to_owned(), |seconds| Elapsed(seconds).to_string())
 }
 
-/// A limit in seconds as `scontrol` prints it: `00:00:05`, `UNLIMITED`.
+/// Formats a limit in seconds as `scontrol` does: `00:00:05`, `UNLIMITED`.
 pub fn long_limit(seconds: Option<u64>) -> String {
     seconds.map_or(TimeLimit::Unlimited, TimeLimit::Seconds).long()
 }
 
-/// An amount of memory as it is printed in requests: `0`, `200M`, `4G`.
+/// Formats a requested amount of memory in MiB: `0`, `200M`, `4G`.
 pub fn memory(megabytes: u64, show: &Show) -> String {
     match (megabytes, show.unit) {
         (0, _) => "0".to_owned(),
@@ -109,7 +109,7 @@ pub fn memory(megabytes: u64, show: &Show) -> String {
     }
 }
 
-/// The units of memory, each 1024 of the one before.
+/// Units of memory, each 1024 times the previous one.
 pub const UNITS: &str = "KMGTP";
 
 /// Bytes in a unit: a whole number, or with two decimals.
@@ -122,17 +122,17 @@ pub fn in_unit(bytes: u64, unit: char) -> String {
     }
 }
 
-/// `code:signal`.
+/// Formats exit code and signal as `code:signal`.
 pub fn exit(code: u32, signal: u32) -> String {
     format!("{code}:{signal}")
 }
 
-/// The load of a node: hundredths as `0.43`, or `N/A`.
+/// Formats the load of a node, given in hundredths: `0.43`, or `N/A`.
 pub fn load(hundredths: Option<u32>) -> String {
     hundredths.map_or_else(|| "N/A".to_owned(), |load| format!("{}.{:02}", load / 100, load % 100))
 }
 
-/// 1 or 0.
+/// Returns `1` or `0`.
 pub fn flag(set: bool) -> String {
     u8::from(set).to_string()
 }

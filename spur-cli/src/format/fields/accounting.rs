@@ -1,4 +1,4 @@
-//! What `sacct` can print of a job or step that is in accounting.
+//! Fields of `sacct` for jobs and steps in accounting.
 
 use spur_core::text::memory::MemoryMb;
 use spur_core::text::tres::{Tres, TresKind};
@@ -9,7 +9,7 @@ use crate::format::Show;
 use crate::format::report::Column;
 use crate::format::value::{exit, in_unit, long_limit, memory, or, time};
 
-/// A field of accounting. Its name is its header.
+/// A field of accounting, whose name is also its header.
 pub type AccountingField = Column<AccountingRow>;
 
 const fn field(
@@ -24,8 +24,8 @@ fn unknown(_: &AccountingRow, _: &Show) -> String {
     String::new()
 }
 
-/// All fields, in the order in which the beginning of a name finds them. Names that newer releases have for older ones stand
-/// beside these.
+/// All fields. A prefix of a name selects the first match in this order. Newer names are beside the older
+/// ones of the same field.
 pub const FIELDS: &[AccountingField] = &[
     field("Account", 10, |r, _| r.account.clone()),
     field("AdminComment", 19, |r, _| of_job(r, r.admin_comment.clone())),
@@ -170,19 +170,19 @@ pub const FIELDS: &[AccountingField] = &[
 
 /// Microseconds in a second.
 const MICROS: u64 = 1_000_000;
-/// Bytes in what Slurm calls a megabyte.
+/// Bytes in the unit that Slurm calls a megabyte.
 const MEGABYTE: u64 = 1 << 20;
 
 fn cpu_us(row: &AccountingRow) -> u64 {
     row.user_cpu_us + row.system_cpu_us
 }
 
-/// A quantity among those that a step used.
+/// Selects a quantity from the usage of a step.
 type Pick = fn(&Usage) -> Option<&Spread>;
-/// How an amount of it is written.
+/// Formats an amount of a quantity.
 type Text = fn(u64, &Show) -> String;
 
-/// A quantity with the way in which its amounts are written.
+/// A quantity of a step's usage and the format of its amounts.
 #[derive(Clone, Copy)]
 struct Quantity {
     pick: Pick,
@@ -196,7 +196,7 @@ const PAGES: Quantity = Quantity { pick: |used| used.pages.as_ref(), text: count
 const MEMORY: Quantity = Quantity { pick: |used| used.memory.as_ref(), text: size };
 const VIRTUAL_MEMORY: Quantity = Quantity { pick: |used| used.virtual_memory.as_ref(), text: size };
 
-/// What goes into a task, by the names of trackable resources, and what comes out of it.
+/// Trackable resources of the tasks' input, with their quantities, and of their output.
 const INPUT: &[(&str, Pick, Text)] = &[
     ("cpu", CPU.pick, cpu),
     ("energy", |_| None, count),
@@ -207,7 +207,8 @@ const INPUT: &[(&str, Pick, Text)] = &[
 ];
 const OUTPUT: &[(&str, Pick, Text)] = &[("energy", |_| None, count), ("fs/disk", WRITTEN.pick, count)];
 
-/// How a quantity is spread over the tasks of a step; nothing of a job, and nothing where it was not measured.
+/// Returns the distribution of a quantity over the tasks of a step; `None` for a job, or if it was not
+/// measured.
 fn spread(row: &AccountingRow, quantity: Quantity) -> Option<&Spread> {
     row.usage.as_ref().filter(|_| !row.step_id.is_empty()).and_then(quantity.pick)
 }
@@ -217,7 +218,7 @@ fn average(row: &AccountingRow, quantity: Quantity, show: &Show) -> String {
     spread(row, quantity).map(|spread| (quantity.text)(spread.total / tasks, show)).unwrap_or_default()
 }
 
-/// The CPUs of a row; those that are asked for where it was never given any, as Slurm has it.
+/// Returns the CPUs of a row: allocated, or requested if none were ever allocated, as with Slurm.
 fn cpus(row: &AccountingRow) -> u32 {
     if row.alloc_cpus > 0 { row.alloc_cpus } else { row.req_cpus }
 }
@@ -246,7 +247,7 @@ fn min_task(row: &AccountingRow, quantity: Quantity) -> String {
     spread(row, quantity).map(|spread| spread.min_task.to_string()).unwrap_or_default()
 }
 
-/// What tasks used, as Slurm lists trackable resources.
+/// Lists the usage of tasks as trackable resources in Slurm's format.
 fn usage(
     row: &AccountingRow,
     of: &[(&str, Pick, Text)],
@@ -261,7 +262,7 @@ fn usage(
     of.iter().map(item).collect::<Vec<_>>().join(",")
 }
 
-/// Where the task was that had most or least of each.
+/// Lists the places of the tasks with the largest or smallest usage of each resource.
 fn places(row: &AccountingRow, of: &[(&str, Pick, Text)], place: impl Fn(&Spread) -> String) -> String {
     let Some(used) = row.usage.as_ref().filter(|_| !row.step_id.is_empty()) else { return String::new() };
     let item = |(name, pick, _): &(&str, Pick, Text)| Some(format!("{name}={}", place(pick(used)?)));
@@ -272,7 +273,7 @@ fn of_steps_unknown(row: &AccountingRow, _: &Show) -> String {
     if row.step_id.is_empty() { "Unknown".to_owned() } else { "0".to_owned() }
 }
 
-/// Milliseconds on CPUs, in the seconds that Slurm writes here.
+/// Formats milliseconds of CPU time in seconds, as Slurm does here.
 fn cpu(ms: u64, _: &Show) -> String {
     long_limit(Some(ms / 1000))
 }
@@ -296,7 +297,7 @@ fn size(bytes: u64, show: &Show) -> String {
     format!("{amount}{unit}")
 }
 
-/// Bytes of a disk as Slurm writes them: megabytes with two places, a whole number of a larger unit without.
+/// Formats bytes of a disk as Slurm does: megabytes with two decimals, or a whole number of a larger unit.
 fn disk(bytes: u64, show: &Show) -> String {
     match show.unit {
         _ if !show.convert || show.disks_in_bytes || bytes == 0 => bytes.to_string(),
@@ -305,7 +306,7 @@ fn disk(bytes: u64, show: &Show) -> String {
     }
 }
 
-/// Time on CPUs as Slurm writes it: `00:00.123`, `01:02:03`, `1-00:00:00`.
+/// Formats CPU time as Slurm does: `00:00.123`, `01:02:03`, `1-00:00:00`.
 fn cpu_time(us: u64) -> String {
     let seconds = us / MICROS;
     match seconds {
@@ -315,7 +316,7 @@ fn cpu_time(us: u64) -> String {
     }
 }
 
-/// The text for a job; steps leave it to their job.
+/// Returns `text` for a job and an empty text for a step.
 fn of_job(row: &AccountingRow, text: String) -> String {
     if row.step_id.is_empty() { text } else { String::new() }
 }
@@ -324,7 +325,8 @@ fn of_step(row: &AccountingRow, text: &str) -> String {
     if row.step_id.is_empty() { String::new() } else { text.to_owned() }
 }
 
-/// Trackable resources in the order of their names, which is that of Slurm's accounting; steps count for nothing.
+/// Formats trackable resources in the order of their names, as Slurm's accounting does. Steps have no
+/// billing.
 fn tres(row: &AccountingRow, text: &str, show: &Show) -> String {
     let in_unit = |item: &str| match item.strip_prefix("mem=").map(str::parse::<MemoryMb>) {
         Some(Ok(amount)) if show.unit.is_some() => format!("mem={}", memory(amount.0, show)),
@@ -336,7 +338,7 @@ fn tres(row: &AccountingRow, text: &str, show: &Show) -> String {
     items.into_iter().map(in_unit).collect::<Vec<_>>().join(",")
 }
 
-/// The memory that was asked for altogether, in MiB; what was asked of a node or a CPU where that says nothing.
+/// Returns the total requested memory in MiB, or the memory per node or CPU if the total is unknown.
 fn requested_memory(row: &AccountingRow) -> u64 {
     let tres = row.req_tres.parse::<Tres>().ok();
     tres.map(|tres| tres.get(&TresKind::Mem)).filter(|memory| *memory > 0).unwrap_or(row.req_memory_mb)
@@ -346,7 +348,7 @@ fn with_step(row: &AccountingRow, job: String) -> String {
     if row.step_id.is_empty() { job } else { format!("{job}.{}", row.step_id) }
 }
 
-/// The state, and who it was that cancelled.
+/// Returns the state, with the user who cancelled.
 fn state(row: &AccountingRow, _: &Show) -> String {
     if row.state == "CANCELLED" && !row.cancelled_by.is_empty() {
         return format!("CANCELLED by {}", row.cancelled_by);
@@ -354,7 +356,7 @@ fn state(row: &AccountingRow, _: &Show) -> String {
     row.state.clone()
 }
 
-/// Seconds that it ran, without those that it was suspended.
+/// Returns the seconds that the row ran, without suspensions.
 pub fn elapsed(row: &AccountingRow, show: &Show) -> u64 {
     let run = row.start_time.map(|start| row.end_time.unwrap_or(show.now) - start);
     let run = run.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0);
@@ -365,7 +367,7 @@ fn cpu_seconds(row: &AccountingRow, show: &Show) -> u64 {
     elapsed(row, show) * u64::from(row.alloc_cpus)
 }
 
-/// Seconds from when it was eligible until it started, or now.
+/// Returns the seconds from eligibility to the start, or to now.
 pub fn planned(row: &AccountingRow, show: &Show) -> u64 {
     let until = row.start_time.or(row.end_time).unwrap_or(show.now);
     row.eligible_time.map_or(0, |eligible| u64::try_from(until - eligible).unwrap_or(0))

@@ -1,4 +1,4 @@
-//! What `squeue` can print of a job.
+//! Fields of `squeue` for jobs.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ use spur_proto::v1::{CoreAsk, Job, Span};
 use crate::format::value::{flag, limit, memory, or, or_null, time};
 use crate::format::{Field, Show, Table};
 
-/// A job, or one pending task of an array as [`one_per_task`] makes it.
+/// A job, or one pending task of an array as made by [`one_per_task`].
 pub type Row = Job;
 
 const fn field(
@@ -30,12 +30,12 @@ fn null(_: &Job, _: &Show) -> String {
     "(null)".to_owned()
 }
 
-/// What a job asks of sockets, cores and threads.
+/// Returns the job's constraints on sockets, cores and threads.
 pub fn asked_cores(job: &Job) -> CoreAsk {
     job.cores.unwrap_or_default()
 }
 
-/// A number that a job may have asked for.
+/// Formats a requested number; `*` if the job requests none.
 pub fn asked(number: Option<u32>) -> String {
     number.map_or_else(|| "*".to_owned(), |number| number.to_string())
 }
@@ -57,10 +57,10 @@ fn zero(_: &Job, _: &Show) -> String {
     "0".to_owned()
 }
 
-/// The fields of jobs.
+/// Table of the fields of jobs.
 pub static TABLE: Table<Job> = Table { records: "job", fields: FIELDS, bars: ["|", "|", ""] };
 
-/// All fields: those of Slurm, then those that only Spur has.
+/// All fields: Slurm's first, then those that only Spur has.
 pub const FIELDS: &[Field<Job>] = &[
     field('a', "Account", "ACCOUNT", |j, _| or_null(&j.account)),
     field('A', "JobID", "JOBID", |j, _| j.id.to_string()).by(|a, b| a.id.cmp(&b.id)),
@@ -185,7 +185,7 @@ pub const FIELDS: &[Field<Job>] = &[
     named("SiblingsActive", "ACTIVE_SIBLINGS", |_, _| "NA".to_owned()),
     named("SiblingsActiveRaw", "ACTIVE_SIBLINGS_RAW", |_, _| "NA".to_owned()),
     named("SiblingsViable", "VIABLE_SIBLINGS", |_, _| "NA".to_owned()),
-    // As Slurm spells it.
+    // The misspelling is Slurm's.
     named("SiblingsViableRaw", "VIALBLE_SIBLINGS_RAW", |_, _| "NA".to_owned()),
     named("SPerBoard", "SOCKETS_PER_BOARD", zero),
     named("STDERR", "STDERR", |j, _| j.stderr.clone()),
@@ -210,12 +210,12 @@ pub const FIELDS: &[Field<Job>] = &[
     named("Why", "WHY", |j, _| or_null(&j.why)),
 ];
 
-/// An end as `wait` tells of it, which is what Slurm prints here.
+/// Formats an exit in the encoding of `wait`, as Slurm does here.
 fn wait_status(code: u32, signal: u32) -> String {
     ((code << 8) | signal).to_string()
 }
 
-/// The licenses that a job has; one that waits, or has ended, has none.
+/// Returns the licenses that a job holds; a pending or ended job holds none.
 pub fn allocated_licenses(job: &Job) -> String {
     match job.state.as_str() {
         "RUNNING" | "CONFIGURING" | "SUSPENDED" => job.licenses.clone(),
@@ -223,7 +223,8 @@ pub fn allocated_licenses(job: &Job) -> String {
     }
 }
 
-/// What stands for each pending task of an array alone, as `squeue -r` lists them; any other job stays.
+/// Splits the record of an array's pending tasks into one record per task, as for `squeue -r`. Any other job
+/// is returned unchanged.
 pub fn one_per_task(job: Job) -> Vec<Job> {
     match pending_tasks(&job) {
         Some(tasks) if job.array_task_id.is_none() && !tasks.is_empty() => {
@@ -234,13 +235,13 @@ pub fn one_per_task(job: Job) -> Vec<Job> {
     }
 }
 
-/// What stands for a job that waits in each of its partitions alone, as `squeue -P` lists them.
+/// Splits the record of a job into one per partition, as for `squeue -P`.
 pub fn one_per_partition(job: Job) -> Vec<Job> {
     let partitions = job.partition.split(',').map(str::to_owned);
     partitions.map(|partition| Job { partition, ..job.clone() }).collect()
 }
 
-/// Whether somebody means a job: by its own number, or by the array or het job that it is part of.
+/// True if `wanted` refers to the job, by its number or by the array or het job that contains it.
 pub fn is_meant(job: &Job, wanted: &JobRef) -> bool {
     let is = |number: Option<u32>| number == Some(wanted.job);
     match &wanted.part {
@@ -253,12 +254,12 @@ pub fn is_meant(job: &Job, wanted: &JobRef) -> bool {
     }
 }
 
-/// The tasks of an array that wait as one.
+/// Returns the pending tasks of an array that share a record.
 fn pending_tasks(job: &Job) -> Option<TaskSet> {
     job.array_tasks.split('%').next().unwrap_or_default().parse().ok()
 }
 
-/// `12`, `12_3`, `12_[4-7%2]`, `12+1`.
+/// Formats the job's id: `12`, `12_3`, `12_[4-7%2]`, `12+1`.
 pub fn job_id(job: &Job, show: &Show) -> String {
     match (job.array_job_id, job.array_task_id) {
         (Some(array), Some(task)) => format!("{array}_{task}"),
@@ -270,13 +271,13 @@ pub fn job_id(job: &Job, show: &Show) -> String {
     }
 }
 
-/// Devices as Slurm shows them that are asked for: `gres/gpu:2,gres/nic:1`.
+/// Formats requested devices as Slurm does: `gres/gpu:2,gres/nic:1`.
 pub fn devices(gres: &str) -> String {
     let items = gres.split(',').filter(|item| !item.is_empty());
     items.map(|item| format!("gres/{item}")).collect::<Vec<_>>().join(",")
 }
 
-/// The task, or all pending ones as Slurm shortens them: `0-15:3%2`; empty for a job without tasks.
+/// Returns the task, or all pending tasks in Slurm's short form: `0-15:3%2`; empty for a job without tasks.
 pub fn tasks(job: &Job, show: &Show) -> String {
     if let Some(task) = job.array_task_id {
         return task.to_string();
@@ -284,7 +285,7 @@ pub fn tasks(job: &Job, show: &Show) -> String {
     cut(&job.array_tasks, show)
 }
 
-/// Tasks that wait as one, cut to what Slurm shows of them: `0-15:3%2`.
+/// Truncates a list of pending tasks to the width that Slurm prints: `0-15:3%2`.
 pub fn cut(array_tasks: &str, show: &Show) -> String {
     let (tasks, throttle) = match array_tasks.split_once('%') {
         Some((tasks, throttle)) => (tasks, format!("%{throttle}")),
@@ -296,13 +297,13 @@ pub fn cut(array_tasks: &str, show: &Show) -> String {
     }
 }
 
-/// Domains per layer: `leaf=2,spine=1`.
+/// Formats the number of domains per layer: `leaf=2,spine=1`.
 pub fn spans(spans: &[Span]) -> String {
     let each: Vec<_> = spans.iter().map(|span| format!("{}={}", span.layer, span.count)).collect();
     each.join(",")
 }
 
-/// Why a job waits or failed, in parentheses; otherwise its nodes.
+/// Returns the reason of a pending or failed job in parentheses, or the nodes of any other job.
 fn reason_or_nodes(job: &Job) -> String {
     match job.state.as_str() {
         "PENDING" | "TIMEOUT" | "OUT_OF_MEMORY" | "DEADLINE" | "FAILED" => {
@@ -316,7 +317,7 @@ fn array_id(job: &Job) -> u32 {
     job.array_job_id.unwrap_or(job.id)
 }
 
-/// By the id that is shown: arrays by their own, then by task, what is pending as a whole last.
+/// Compares by the printed id: by array, then by task, with unsplit pending tasks last.
 fn by_id(a: &Job, b: &Job) -> Ordering {
     let key = |job: &Job| (array_id(job), job.array_task_id.is_none(), job.array_task_id, job.id);
     key(a).cmp(&key(b))

@@ -1,4 +1,4 @@
-//! The tables: what can be printed of each kind of record.
+//! Tables of the printable fields of each kind of record.
 
 pub mod accounting;
 pub mod job;

@@ -1,4 +1,4 @@
-//! What `sinfo` can print of the nodes of a partition that are alike.
+//! Fields of `sinfo` for groups of equal nodes of a partition.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -11,19 +11,20 @@ use crate::format::value::{limit, load, or, or_null, time};
 use crate::format::{Field, Show, Table};
 use crate::version;
 
-/// One line: some nodes of a partition, or of several partitions where nothing tells these apart.
+/// One line of output: nodes of a partition, or of several partitions that the printed fields do not
+/// distinguish.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The partition; the first one of several.
     pub partition: Rc<Partition>,
-    /// Where the partition stands in the configuration.
+    /// Index of the partition in the configuration.
     pub position: usize,
     /// The nodes, each once, in the order of their names.
     pub nodes: Vec<Rc<Node>>,
 }
 
 impl Row {
-    /// Allocated, idle, other and all nodes.
+    /// Returns the numbers of allocated, idle, other and all nodes.
     pub fn node_counts(&self) -> [u64; 4] {
         let mut counts = [0, 0, 0, self.nodes.len() as u64];
         for node in &self.nodes {
@@ -38,7 +39,7 @@ impl Row {
         counts
     }
 
-    /// Allocated, idle, other and all CPUs.
+    /// Returns the numbers of allocated, idle, other and all CPUs.
     pub fn cpu_counts(&self) -> [u64; 4] {
         let mut counts = [0; 4];
         for node in &self.nodes {
@@ -53,20 +54,20 @@ impl Row {
     }
 }
 
-/// What a field has to do with which nodes share a line.
+/// Effect of a field on the grouping of nodes into lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Groups {
-    /// Lines differ in it: it is the partition's.
+    /// A field of the partition, in which lines differ.
     Partition,
-    /// Lines differ in it: it is the node's.
+    /// A field of the node, in which lines differ.
     Node,
-    /// Lines differ in it with `--exact` only; otherwise the smallest value stands for all.
+    /// A field in which lines differ with `--exact` only; otherwise the smallest value represents the line.
     Exact,
-    /// It sums up or lists the nodes of a line.
+    /// A sum or a list of the nodes of a line.
     Never,
 }
 
-/// How the field with this long name groups.
+/// Returns the effect of the field with this long name.
 pub fn groups(name: &str) -> Groups {
     match name {
         "Available" | "Groups" | "OverSubscribe" | "PriorityJobFactor" | "Time" | "DefaultTime"
@@ -102,15 +103,15 @@ const fn named(name: &'static str, header: &'static str, text: fn(&Row, &Show) -
     Field::new(None, name, header, text)
 }
 
-/// What `#P` sorts by: the order of the configuration.
+/// Field by which `#P` sorts: the order of the configuration.
 pub const CONFIGURED: &Field<Row> =
     &Field::<Row>::new(None, "Partition", "PARTITION", |r, _| r.partition.name.clone())
         .by(|a, b| a.position.cmp(&b.position));
 
-/// The fields of nodes.
+/// Table of the fields of nodes.
 pub static TABLE: Table<Row> = Table { records: "node", fields: FIELDS, bars: ["|", " |", " "] };
 
-/// All fields: those of Slurm, then those that only Spur has.
+/// All fields: Slurm's first, then those that only Spur has.
 pub const FIELDS: &[Field<Row>] = &[
     field('a', "Available", "AVAIL", |r, _| availability(&r.partition)),
     field('A', "NodeAI", "NODES(A/I)", |r, _| {
@@ -197,7 +198,7 @@ pub const FIELDS: &[Field<Row>] = &[
     named("Topology", "TOPOLOGY", |r, _| of_node(r, |n| or_null(&n.topology))),
 ];
 
-/// Who set the reason; of users other than root the controller keeps no numbers.
+/// Returns the user who set the reason. The controller does not store the uids of users other than root.
 fn reason_user_long(node: &Node) -> String {
     match node.reason_user.as_str() {
         "" => "Unknown".to_owned(),
@@ -206,12 +207,12 @@ fn reason_user_long(node: &Node) -> String {
     }
 }
 
-/// The name of a partition, with a star if it is the default one.
+/// Returns the name of a partition, with a star for the default partition.
 pub fn starred(partition: &Partition) -> String {
     format!("{}{}", partition.name, if partition.is_default { "*" } else { "" })
 }
 
-/// The two halves of `host:port`; all of it is the host where there is no port.
+/// Splits `host:port`; without a port, all of the text is the host.
 pub fn host_and_port(address: &str) -> (&str, Option<&str>) {
     match address.rsplit_once(':') {
         Some((host, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => {
@@ -221,12 +222,12 @@ pub fn host_and_port(address: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The CPUs that jobs can have.
+/// Returns the number of CPUs that jobs can use.
 pub fn effective_cpus(node: &Node) -> u32 {
     node.cpus.saturating_sub(node.cpus_specialized)
 }
 
-/// What a node would be if nothing held beside it: `IDLE`, `MIXED` or `ALLOCATED`.
+/// Returns the state by allocation alone: `IDLE`, `MIXED` or `ALLOCATED`.
 pub fn in_use(node: &Node) -> &'static str {
     match node.cpus_allocated {
         0 => "IDLE",
@@ -235,7 +236,8 @@ pub fn in_use(node: &Node) -> &'static str {
     }
 }
 
-/// The state with all that holds beside it, as `scontrol` prints it and in Slurm's order: `MIXED+DRAIN+NOT_RESPONDING`.
+/// Returns the base state and all flags as `scontrol` prints them, in Slurm's order:
+/// `MIXED+DRAIN+NOT_RESPONDING`.
 pub fn state_flags(node: &Node) -> String {
     let state = node.state.as_str();
     let is = |states: &[&str]| states.contains(&state);
@@ -246,7 +248,7 @@ pub fn state_flags(node: &Node) -> String {
         _ => state.to_uppercase(),
     };
     let reserved = node.maintenance || !node.reservation.is_empty() || is(&["reserved"]);
-    // Those that are on their way stand last.
+    // Flags of a transition come last.
     let late = ["POWERING_UP", "POWERING_DOWN"].contains(&node.power.as_str());
     let power = |last: bool| (!node.power.is_empty() && late == last, node.power.as_str());
     let beside = [
@@ -294,7 +296,7 @@ fn compact_state(state: &str) -> &str {
     }
 }
 
-/// What a boot that is to come makes of a state, and the mark behind it.
+/// Returns the state with its mark. A planned boot replaces the state of an idle node.
 fn starred_state(node: &Node, state: &str, boot: &str) -> String {
     let (issued, requested) = (node.power == "REBOOT_ISSUED", node.power == "REBOOT_REQUESTED");
     let stands_for_all = (issued || requested) && in_use(node) == "IDLE" && node.state != "maint";
@@ -306,7 +308,7 @@ fn starred_state(node: &Node, state: &str, boot: &str) -> String {
         "POWER_DOWN" => "!",
         _ => "",
     };
-    // A host that is off is not what the node is reserved or planned for, but idle.
+    // A host that is off is shown as idle even if the node is reserved or planned.
     let state = match state {
         "planned" | "plnd" | "reserved" | "resv" if !mark.is_empty() => "idle",
         other => other,
@@ -323,7 +325,8 @@ fn starred_state(node: &Node, state: &str, boot: &str) -> String {
     format!("{state}{suffix}")
 }
 
-/// Slurm's order: the bare states, then those that are drained, completing, silent, planned.
+/// Returns the rank of a state in Slurm's order: plain states first, then drained, completing, silent and
+/// planned ones.
 fn state_rank(node: &Node) -> u32 {
     let in_use = match in_use(node) {
         "IDLE" => 2,
@@ -368,7 +371,7 @@ fn hundredths(load_value: u64) -> String {
     load(u32::try_from(load_value).ok())
 }
 
-/// What the nodes of a line have in common, `n/a` without nodes.
+/// Returns a text that all nodes of a line share; `n/a` without nodes.
 fn of_row(row: &Row, text: impl Fn(&Node) -> String) -> String {
     row.nodes.first().map_or_else(|| "n/a".to_owned(), |node| text(node))
 }
@@ -381,7 +384,7 @@ fn listed(row: &Row, name: impl Fn(&Node) -> String) -> String {
     HostList::from_names(row.nodes.iter().map(|node| name(node))).unique().to_string()
 }
 
-/// The least value, with a plus if there are others.
+/// Returns the smallest value, with a plus if the line has other values.
 fn least(row: &Row, value: impl Fn(&Node) -> u64) -> String {
     let values: BTreeSet<u64> = row.nodes.iter().map(|node| value(node)).collect();
     let more = if values.len() > 1 { "+" } else { "" };
@@ -393,7 +396,7 @@ fn order_least(a: &Row, b: &Row, value: impl Fn(&Node) -> u64) -> Ordering {
     least(a).cmp(&least(b))
 }
 
-/// From the least to the greatest value that is known.
+/// Returns the range of the known values.
 fn range(row: &Row, value: impl Fn(&Node) -> Option<u64>, text: impl Fn(u64) -> String) -> String {
     let values: BTreeSet<u64> = row.nodes.iter().filter_map(|node| value(node)).collect();
     match (values.first(), values.last()) {
@@ -407,7 +410,7 @@ fn range(row: &Row, value: impl Fn(&Node) -> Option<u64>, text: impl Fn(u64) -> 
 mod tests {
     use super::*;
 
-    /// What Slurm 22.05 makes of the same flags.
+    /// Compared with the output of Slurm 22.05 for the same flags.
     #[test]
     fn what_is_done_to_hosts_is_shown_as_slurm_shows_it() {
         for (state, used, power, silent, short, long, flags) in [

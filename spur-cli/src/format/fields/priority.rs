@@ -1,4 +1,4 @@
-//! What `sprio` can print of a job in one of its partitions.
+//! Fields of `sprio` for a job in one of its partitions.
 
 use std::cmp::Ordering;
 
@@ -8,25 +8,25 @@ use spur_proto::v1::{KeyValue, PriorityFactors, TresShare};
 use crate::format::value::or_null;
 use crate::format::{Field, Show, Table};
 
-/// What the factors are multiplied by.
+/// Weights of the factors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Weights {
-    /// `priority_weight_age`.
+    /// Setting `priority_weight_age`.
     pub age: u32,
-    /// `priority_weight_fairshare`.
+    /// Setting `priority_weight_fairshare`.
     pub fairshare: u32,
-    /// `priority_weight_job_size`.
+    /// Setting `priority_weight_job_size`.
     pub job_size: u32,
-    /// `priority_weight_partition`.
+    /// Setting `priority_weight_partition`.
     pub partition: u32,
-    /// `priority_weight_qos`.
+    /// Setting `priority_weight_qos`.
     pub qos: u32,
-    /// `priority_weight_tres`; empty without one.
+    /// Setting `priority_weight_tres`; empty if not set.
     pub tres: String,
 }
 
 impl Weights {
-    /// The weights among the settings of a controller.
+    /// Returns the weights among a controller's settings.
     pub fn of(settings: &[KeyValue]) -> Self {
         let weight = |name: &str| {
             let setting =
@@ -47,10 +47,10 @@ impl Weights {
     }
 }
 
-/// A job in one of its partitions; or, without one, the weights themselves.
+/// A job in one of its partitions, or the row of the weights.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
-    /// The job.
+    /// Factors of the job; `None` in the row of the weights.
     pub job: Option<PriorityFactors>,
     /// The weights.
     pub weights: Weights,
@@ -65,10 +65,10 @@ const fn field(
     Field::new(Some(letter), name, header, text)
 }
 
-/// The fields of priorities.
+/// Table of the fields of priorities.
 pub static TABLE: Table<Row> = Table { records: "job", fields: FIELDS, bars: ["|", "|", ""] };
 
-/// All fields.
+/// All fields of priorities.
 pub const FIELDS: &[Field<Row>] = &[
     field('a', "AgeNorm", "AGE", |r, _| norm(r, |w| w.age, |f| f.age)).by(|a, b| by(a, b, |f| f.age)),
     field('A', "Age", "AGE", |r, _| weighted(r, |w| w.age, |f| f.age)).by(|a, b| by(a, b, |f| f.age)),
@@ -111,18 +111,19 @@ fn of_job(row: &Row, of_weights: &str, text: impl Fn(&PriorityFactors) -> String
     row.job.as_ref().map_or_else(|| of_weights.to_owned(), text)
 }
 
-/// A factor from 0 to 1; of the weights the weight.
+/// Formats a factor from 0 to 1; the row of the weights has the weight.
 fn norm(row: &Row, weight: fn(&Weights) -> u32, factor: fn(&PriorityFactors) -> f64) -> String {
     of_job(row, &weight(&row.weights).to_string(), |job| format!("{:.7}", factor(job)))
 }
 
-/// A factor times its weight; of the weights the weight.
+/// Formats a factor times its weight; the row of the weights has the weight.
 fn weighted(row: &Row, weight: fn(&Weights) -> u32, factor: fn(&PriorityFactors) -> f64) -> String {
     let weight = weight(&row.weights);
     of_job(row, &weight.to_string(), |job| format!("{:.0}", f64::from(weight) * factor(job)))
 }
 
-/// The resources that have a weight, or nothing; of the weights the weights, or `(null)`.
+/// Formats the resources that have a weight, possibly none. The row of the weights has all weights, or
+/// `(null)`.
 fn tres(row: &Row, text: fn(&TresShare) -> String) -> String {
     match &row.job {
         None => or_null(&row.weights.tres),

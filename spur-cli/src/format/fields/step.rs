@@ -1,4 +1,4 @@
-//! What `squeue -s` can print of a step.
+//! Fields of `squeue -s` for steps.
 
 use spur_core::text::hostlist::compare_names;
 use spur_core::text::jobid::{JobPart, JobRef};
@@ -7,7 +7,7 @@ use spur_proto::v1::Step;
 use crate::format::value::{limit, or_null, time};
 use crate::format::{Field, Show, Table};
 
-/// A step.
+/// A step of a job.
 pub type Row = Step;
 
 const fn field(
@@ -27,12 +27,12 @@ fn null(_: &Step, _: &Show) -> String {
     "(null)".to_owned()
 }
 
-/// The fields of steps.
+/// Table of the fields of steps.
 pub static TABLE: Table<Step> = Table { records: "job step", fields: FIELDS, bars: ["|", "|", "|"] };
 
-/// All fields.
+/// All fields of steps.
 pub const FIELDS: &[Field<Step>] = &[
-    // As Slurm calls it.
+    // The header is Slurm's.
     field('b', "tres-per-node", "TRES_PER_JOB", null),
     field('i', "StepID", "STEPID", |s, _| id(s)).by(|a, b| key(a).cmp(&key(b))),
     field('j', "StepName", "NAME", |s, _| s.name.clone()),
@@ -70,7 +70,8 @@ pub const FIELDS: &[Field<Step>] = &[
     named("tres-per-task", "TRES_PER_TASK", null),
 ];
 
-/// `12.0`, `12.batch`, of a task of an array `12_3.0`. Components of het jobs have numbers of their own here, as with Slurm.
+/// Formats the step's id: `12.0`, `12.batch`, or `12_3.0` for a task of an array. Components of het jobs have
+/// their own numbers here, as with Slurm.
 pub fn id(step: &Step) -> String {
     match (step.array_job_id, step.array_task_id) {
         (Some(array), Some(task)) => format!("{array}_{task}.{}", step.step_id),
@@ -78,7 +79,7 @@ pub fn id(step: &Step) -> String {
     }
 }
 
-/// Whether somebody means a step: by its job's own number, or by the array or het job that it is part of.
+/// True if `wanted` refers to the step, by its job's number or by the array or het job that contains the job.
 pub fn is_meant(step: &Step, wanted: &JobRef) -> bool {
     let is = |number: Option<u32>| number == Some(wanted.job);
     let job = match &wanted.part {
@@ -91,12 +92,12 @@ pub fn is_meant(step: &Step, wanted: &JobRef) -> bool {
     job && wanted.step.is_none_or(|wanted| wanted.to_string() == step.step_id)
 }
 
-/// Numbered steps in order, `batch` behind them.
+/// Returns the sort key: numbered steps in order, then `batch`.
 fn key(step: &Step) -> (u32, u32, &str) {
     (step.job_id, step.step_id.parse().unwrap_or(u32::MAX), &step.step_id)
 }
 
-/// Seconds that it has run.
+/// Returns the seconds that the step has run.
 pub fn used(step: &Step, show: &Show) -> u64 {
     let until = step.suspended_since.unwrap_or(show.now);
     u64::try_from(until - step.start_time).unwrap_or(0).saturating_sub(step.suspended_secs)

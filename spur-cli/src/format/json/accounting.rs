@@ -1,4 +1,4 @@
-//! Jobs with their steps as `sacct --json` has them.
+//! Jobs and their steps in the shape of `sacct --json`.
 
 use nix::unistd::{Uid, User};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::value::{exit, merged, minutes, number, time, tres, unlimited};
 use crate::format::Show;
 use crate::format::fields::accounting::{elapsed, planned};
 
-/// The jobs of these rows, each with the steps that stand behind it.
+/// Returns the jobs of these rows, each with the steps that follow its row.
 pub fn jobs<'a>(rows: &'a [AccountingRow], show: &'a Show) -> impl Iterator<Item = Value> + 'a {
     let jobs = rows.chunk_by(|a, b| (a.job_id, a.restarts) == (b.job_id, b.restarts));
     jobs.map(|rows| {
@@ -94,7 +94,7 @@ fn course(row: &AccountingRow, show: &Show) -> Value {
     })
 }
 
-/// The name of a user who is given by number.
+/// Returns the name of the user with this uid, or the uid if no user has it.
 fn user(uid: &str) -> String {
     let known = uid.parse().ok().and_then(|uid| User::from_uid(Uid::from_raw(uid)).ok()?);
     known.map_or_else(|| uid.to_owned(), |user| user.name)
@@ -170,11 +170,11 @@ fn step(row: &AccountingRow, show: &Show) -> Value {
     })
 }
 
-/// A trackable resource as accounting names and numbers it, and what tasks had of it.
+/// A trackable resource with its name and number in accounting, and its distribution over the tasks.
 type Used<'a> = (&'static str, u32, &'a Option<Spread>);
 
-/// What the tasks used, as far as it is known: milliseconds on CPUs, bytes, page faults. The largest and the smallest stand
-/// with their task and its node.
+/// Returns the known usage of the tasks: milliseconds of CPU time, bytes, page faults. The largest and
+/// smallest values have their task and its node.
 fn used(row: &AccountingRow, of: impl Fn(&Usage) -> Vec<Used<'_>>) -> Value {
     let known = row.usage.clone().unwrap_or_default();
     let tasks = u64::from(known.tasks.max(1));

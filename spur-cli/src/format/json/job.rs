@@ -1,4 +1,4 @@
-//! A job as `squeue --json` and `scontrol show job --json` have it.
+//! Jobs in the shape of `squeue --json` and `scontrol show job --json`.
 
 use serde_json::{Value, json};
 use spur_core::model::idset::IdSet;
@@ -10,7 +10,7 @@ use super::value::{exit, list, merged, minutes, number, time, unlimited};
 use crate::format::Show;
 use crate::format::fields::job::{allocated_licenses, asked_cores, devices};
 
-/// Which keys there are, and what they say.
+/// Returns a job as an object with Slurm's keys.
 pub fn job(job: &Job, show: &Show) -> Value {
     merged([
         identity(job, show),
@@ -102,7 +102,7 @@ fn flags(job: &Job) -> Vec<&'static str> {
     set.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag).collect()
 }
 
-/// What is told of by mail, in the words of the data parser.
+/// Returns the events of mail in the words of the data parser.
 fn mail(written: &str) -> Vec<String> {
     let events = mail::shown(written);
     let word = |event: &str| match (event, event.strip_prefix("TIME_LIMIT_")) {
@@ -172,7 +172,7 @@ fn billing(tres: &str) -> Option<f64> {
     tres.split(',').find_map(|item| item.strip_prefix("billing=")?.parse().ok())
 }
 
-/// How many switches are asked for, and for how many seconds.
+/// Returns the requested number of switches and the seconds to wait for them.
 fn switches(job: &Job) -> (u64, u64) {
     let (count, wait) = job.switches.split_once('@').unwrap_or((&job.switches, ""));
     let limit = wait.parse::<spur_core::text::time::TimeLimit>().ok();
@@ -217,7 +217,7 @@ fn resources(job: &Job) -> Value {
     value
 }
 
-/// What a job has of each node of a row of nodes of which it has the same.
+/// Repeats the devices of a share for each of its nodes.
 fn of_each_node(share: &AllocatedNodes) -> impl Iterator<Item = &str> {
     let nodes = share.nodes.parse::<HostList>().map_or(0, |nodes| nodes.len());
     std::iter::repeat_n(share.gres.as_str(), if share.gres.is_empty() { 0 } else { nodes })
@@ -253,7 +253,7 @@ fn job_resources(job: &Job) -> Value {
     })
 }
 
-/// Every core of a node, with whether it is the job's.
+/// Returns every core of a node, marked as allocated to the job or not.
 fn sockets(share: &AllocatedNodes, cpus: &IdSet) -> Vec<Value> {
     let (cores, threads) = (share.cores_per_socket, share.threads_per_core.max(1));
     let core = |socket: u32, core: u32| {
@@ -281,7 +281,7 @@ fn files(job: &Job) -> Value {
     })
 }
 
-/// Keys of what Spur does not have.
+/// Returns keys of features that Spur does not have.
 fn without_counterpart() -> Value {
     let mut value = json!({
         "cpu_frequency_minimum": number(None::<u32>),

@@ -1,7 +1,7 @@
-//! `--json` and `--yaml`: records in the shape of Slurm's data parser, or as the wire has them.
+//! Output of `--json` and `--yaml`: records in the shape of Slurm's data parser, or as in Spur's messages.
 //!
-//! What readers of Slurm's output expect is what they get by default: the keys, types and units of `data_parser/v0.0.41`.
-//! `--json=spur` has the fields of Spur's own messages, with all that only Spur knows.
+//! The default has the keys, types and units of `data_parser/v0.0.41`, as readers of Slurm's output expect.
+//! `--json=spur` prints the fields of Spur's messages, including those that Slurm does not have.
 
 pub mod accounting;
 pub mod job;
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::Show;
 use crate::version::SLURM;
 
-/// The data parser whose shape is printed.
+/// Version of the data parser whose shape is printed.
 const PARSER: &str = "v0.0.41";
 
 /// Slurm's number of the protocol of its 24.05.
@@ -29,22 +29,22 @@ pub const RPC_VERSION: u32 = 10_496;
 /// How records are wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
-    /// YAML rather than JSON.
+    /// True for YAML, false for JSON.
     pub yaml: bool,
-    /// As Spur's messages have it.
+    /// True for the shape of Spur's messages.
     pub spur: bool,
-    /// Only a list of the shapes there are.
+    /// True to print only the list of shapes.
     pub list: bool,
-    /// Plain numbers and nulls in place of objects that say whether a number is set.
+    /// True for plain numbers and nulls instead of objects with the flag `set`.
     pub complex: bool,
 }
 
 impl Wish {
-    /// What `--json[=SHAPE]` takes: nothing, `list`, `spur`, or `v0.0.41`, perhaps with `data_parser/` before it and
-    /// parameters behind it, such as `v0.0.41+complex`.
+    /// Parses the value of `--json[=SHAPE]`. The value is empty, `list`, `spur`, or `v0.0.41`, with an
+    /// optional prefix `data_parser/` and parameters such as `+complex`.
     ///
     /// # Errors
-    /// A shape that there is not.
+    /// An unknown shape.
     pub fn read(text: &str, yaml: bool) -> Result<Wish, String> {
         let wish = Wish { yaml, ..Wish::default() };
         let (name, parameters) = text.split_once('+').map_or((text, ""), |(name, rest)| (name, rest));
@@ -60,12 +60,13 @@ impl Wish {
         }
     }
 
-    /// The shapes there are, one a line.
+    /// Returns the list of shapes, one per line.
     pub fn list() -> String {
         format!("data_parser/{PARSER}\nspur\n")
     }
 
-    /// A document of records of one `kind` (`jobs`, `nodes` …), in the shape that is wanted; `slurm` makes those of Slurm.
+    /// Returns a document of records of one `kind` (`jobs`, `nodes` …) in the requested shape; `slurm` has
+    /// the records in Slurm's shape.
     pub fn listing<'a>(
         self,
         show: &Show,
@@ -88,7 +89,7 @@ impl Wish {
         self.slurm(show, parts)
     }
 
-    /// A document in Spur's own shape.
+    /// Returns a document in Spur's shape.
     pub fn own<'a>(self, kinds: impl IntoIterator<Item = (&'a str, Value)>) -> String {
         self.own_as_of(None, kinds)
     }
@@ -110,7 +111,7 @@ impl Wish {
         self.print(&document, false)
     }
 
-    /// A document in Slurm's shape.
+    /// Returns a document in Slurm's shape.
     pub fn slurm<'a>(self, show: &Show, kinds: impl IntoIterator<Item = (&'a str, Part<'a>)>) -> String {
         let mut document: BTreeMap<&str, Part<'a>> = kinds.into_iter().collect();
         document.insert("meta", meta(show).into());
@@ -137,22 +138,22 @@ impl Wish {
     }
 }
 
-/// What a document has under one key.
+/// Value of one key of a document.
 pub enum Part<'a> {
-    /// A value.
+    /// A value that is already built.
     Value(Value),
-    /// Records that become values one by one while they are written: those of 100,000 jobs at once would take gigabytes.
-    /// They are written once.
+    /// Records that are converted one by one while they are written, because 100,000 converted jobs would
+    /// take gigabytes. They can be written once.
     Records(Cell<Option<Box<dyn Iterator<Item = Value> + 'a>>>),
 }
 
 impl<'a> Part<'a> {
-    /// Records, each as a value.
+    /// Wraps records that are converted while they are written.
     pub fn records(values: impl Iterator<Item = Value> + 'a) -> Self {
         Part::Records(Cell::new(Some(Box::new(values))))
     }
 
-    /// Makes plain numbers, `"Infinity"` and nulls of all that is in it.
+    /// Replaces number objects by plain numbers, `"Infinity"` and nulls.
     fn make_plain(&mut self) {
         match self {
             Part::Value(value) => *value = plain(value.take()),
@@ -179,7 +180,7 @@ impl Serialize for Part<'_> {
     }
 }
 
-/// Who asked, what answers, and in which shape.
+/// Returns the metadata: the caller, the server and the shape.
 fn meta(show: &Show) -> Value {
     let mut version = SLURM.split('.');
     let [major, minor, micro] = [version.next(), version.next(), version.next()];
@@ -205,7 +206,7 @@ fn meta(show: &Show) -> Value {
     meta
 }
 
-/// The same with plain numbers, `"Infinity"` and nulls.
+/// Replaces number objects by plain numbers, `"Infinity"` and nulls, and empty texts by null.
 fn plain(value: Value) -> Value {
     match value {
         Value::Object(fields) if fields.len() == 3 && fields.contains_key("infinite") => {
@@ -222,7 +223,7 @@ fn plain(value: Value) -> Value {
     }
 }
 
-/// The records as a value.
+/// Converts records to a value.
 pub fn to_value(records: impl Serialize) -> Value {
     serde_json::to_value(records).expect("messages have string keys and finite numbers only")
 }

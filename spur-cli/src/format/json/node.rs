@@ -1,4 +1,4 @@
-//! Nodes, partitions and the rows of `sinfo`.
+//! Nodes, partitions and rows of `sinfo` in JSON.
 
 use serde_json::{Value, json};
 use spur_core::text::hostlist::HostList;
@@ -10,7 +10,7 @@ use crate::format::fields::node::{Row, effective_cpus, host_and_port, job_defaul
 use crate::format::value::or;
 use crate::version;
 
-/// A node as `scontrol show node --json` has it.
+/// Returns a node in the shape of `scontrol show node --json`.
 pub fn node(node: &Node, show: &Show) -> Value {
     let (host, port) = host_and_port(&node.address);
     merged([
@@ -83,12 +83,12 @@ pub fn node(node: &Node, show: &Show) -> Value {
     ])
 }
 
-/// The base state and what holds beside it.
+/// Returns the base state and its flags.
 fn states(node: &Node) -> Vec<String> {
     state_flags(node).split('+').map(str::to_owned).collect()
 }
 
-/// A partition as `scontrol show partition --json` has it, and each row of `sinfo`.
+/// Returns a partition in the shape of `scontrol show partition --json` and of the rows of `sinfo`.
 pub fn partition(partition: &Partition, show: &Show) -> Value {
     let most_jobs = if partition.oversubscribe == "EXCLUSIVE" { 0 } else { 1 };
     merged([
@@ -138,17 +138,17 @@ pub fn partition(partition: &Partition, show: &Show) -> Value {
     ])
 }
 
-/// Slurm has no words where all are allowed.
+/// Slurm's text is empty where all names are allowed.
 fn all_is_empty(names: &str) -> &str {
     if names == "ALL" { "" } else { names }
 }
 
-/// Slurm's word for an amount of memory, whose highest bit says that it is for each CPU.
+/// Returns Slurm's encoding of an amount of memory per CPU, with the highest bit set.
 fn per_cpu_word(megabytes: Option<u64>) -> u64 {
     megabytes.map_or(0, |megabytes| megabytes | 1 << 63)
 }
 
-/// A row of `sinfo`: nodes of a partition that are alike.
+/// Returns a row of `sinfo`: equal nodes of a partition.
 pub fn row(row: &Row, show: &Show) -> Value {
     let nodes = &row.nodes;
     let first = nodes.first();
@@ -208,7 +208,7 @@ pub fn row(row: &Row, show: &Show) -> Value {
     })
 }
 
-/// The least and the greatest value that is known.
+/// Returns the minimum and maximum of the known values.
 fn range(row: &Row, value: impl Fn(&Node) -> Option<u64>) -> Value {
     let values = row.nodes.iter().filter_map(|node| value(node));
     json!({ "minimum": values.clone().min().unwrap_or(0), "maximum": values.max().unwrap_or(0) })

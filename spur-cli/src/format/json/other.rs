@@ -1,13 +1,13 @@
-//! Reservations, licenses, and whether the controller is there.
+//! Reservations and licenses in JSON.
 
 use serde_json::{Value, json};
 use spur_proto::v1::{License, Reservation};
 
 use super::value::{number, time};
 
-/// A reservation.
+/// Returns a reservation in Slurm's shape.
 pub fn reservation(reservation: &Reservation) -> Value {
-    // What holds is said in other words here than in the text.
+    // Slurm names one flag differently in JSON than in text.
     let flags = reservation.flags.split(',').filter(|flag| !flag.is_empty()).map(|flag| match flag {
         "NO_HOLD_JOBS_AFTER" => "NO_HOLD_JOBS_AFTER_END",
         other => other,
@@ -35,7 +35,7 @@ pub fn reservation(reservation: &Reservation) -> Value {
     })
 }
 
-/// A license, whose keys alone are written so.
+/// Returns a license, the only record whose keys are in CamelCase.
 pub fn license(license: &License) -> Value {
     json!({
         "LicenseName": license.name,

@@ -1,4 +1,4 @@
-//! A step as `squeue -s --json` and `scontrol show step --json` have it.
+//! Steps in the shape of `squeue -s --json` and `scontrol show step --json`.
 
 use serde_json::{Value, json};
 use spur_proto::v1::Step;
@@ -7,7 +7,7 @@ use super::value::{number, time, unlimited};
 use crate::format::Show;
 use crate::format::fields::step::{id, used};
 
-/// Which keys there are, and what they say.
+/// Returns a step as an object with Slurm's keys.
 pub fn step(step: &Step, show: &Show) -> Value {
     json!({
         "array": {

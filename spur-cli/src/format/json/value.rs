@@ -1,11 +1,11 @@
-//! How Slurm's data parser writes single values.
+//! Single values as Slurm's data parser writes them.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 use spur_core::text::signal::Signal;
 use spur_core::text::tres::{Tres, TresKind};
 
-/// A number that may be unset.
+/// Returns a number object, unset for `None`.
 pub fn number(value: Option<impl Serialize>) -> Value {
     match value {
         Some(value) => json!({ "set": true, "infinite": false, "number": value }),
@@ -13,7 +13,7 @@ pub fn number(value: Option<impl Serialize>) -> Value {
     }
 }
 
-/// A number that is unlimited where it is not there.
+/// Returns a number object, infinite for `None`.
 pub fn unlimited(value: Option<impl Serialize>) -> Value {
     match value {
         Some(value) => number(Some(value)),
@@ -21,17 +21,17 @@ pub fn unlimited(value: Option<impl Serialize>) -> Value {
     }
 }
 
-/// A point in time; zero, and set, where there is none.
+/// Returns a point in time as a number object; 0, and set, for `None`.
 pub fn time(seconds: Option<i64>) -> Value {
     number(Some(seconds.unwrap_or(0)))
 }
 
-/// A span in minutes, rounded up, of one in seconds.
+/// Converts seconds to minutes, rounded up.
 pub fn minutes(seconds: u64) -> u64 {
     seconds.div_ceil(60)
 }
 
-/// How something ended, of what may not have ended yet.
+/// Returns the result of a process, which is pending until `ended`.
 pub fn exit(code: u32, signal: u32, ended: bool) -> Value {
     let status = match (code, signal) {
         _ if !ended => "PENDING",
@@ -47,12 +47,12 @@ pub fn exit(code: u32, signal: u32, ended: bool) -> Value {
     })
 }
 
-/// A list with commas as a list of texts.
+/// Converts a comma-separated list to an array of texts.
 pub fn list(text: &str) -> Value {
     text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect()
 }
 
-/// Trackable resources; memory in MiB.
+/// Converts trackable resources to an array; memory in MiB.
 pub fn tres(text: &str) -> Value {
     let Ok(tres) = text.parse::<Tres>() else { return json!([]) };
     let one = |(kind, count): (&TresKind, &u64)| {
@@ -71,7 +71,7 @@ pub fn tres(text: &str) -> Value {
     tres.0.iter().map(one).collect()
 }
 
-/// Several objects as one.
+/// Merges several objects into one.
 pub fn merged<const N: usize>(parts: [Value; N]) -> Value {
     let mut all = serde_json::Map::new();
     for part in parts {

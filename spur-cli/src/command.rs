@@ -1,4 +1,4 @@
-//! Which command was called, and how its end becomes an exit code.
+//! The commands: selection by name, and conversion of a command's result to an exit code.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -10,60 +10,60 @@ use crate::error;
 use crate::session::Session;
 use crate::version;
 
-/// Every command there is.
+/// A client command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// `sbatch`
+    /// The command `sbatch`.
     Sbatch,
-    /// `salloc`
+    /// The command `salloc`.
     Salloc,
-    /// `srun`
+    /// The command `srun`.
     Srun,
-    /// `sattach`
+    /// The command `sattach`.
     Sattach,
-    /// `sbcast`
+    /// The command `sbcast`.
     Sbcast,
-    /// `spur exec`
+    /// The command `spur exec`.
     Exec,
-    /// `spur logs`
+    /// The command `spur logs`.
     Logs,
-    /// `sprio`
+    /// The command `sprio`.
     Sprio,
-    /// `squeue`
+    /// The command `squeue`.
     Squeue,
-    /// `sinfo`
+    /// The command `sinfo`.
     Sinfo,
-    /// `scontrol`
+    /// The command `scontrol`.
     Scontrol,
-    /// `scancel`
+    /// The command `scancel`.
     Scancel,
-    /// `sacct`
+    /// The command `sacct`.
     Sacct,
-    /// `sstat`
+    /// The command `sstat`.
     Sstat,
-    /// `sacctmgr`
+    /// The command `sacctmgr`.
     Sacctmgr,
-    /// `sshare`
+    /// The command `sshare`.
     Sshare,
-    /// `sreport`
+    /// The command `sreport`.
     Sreport,
-    /// `sdiag`
+    /// The command `sdiag`.
     Sdiag,
-    /// `seff`
+    /// The command `seff`.
     Seff,
     /// `spur defrag`
     Defrag,
     /// `spur demo`
     Demo,
-    /// `spur links`
+    /// The command `spur links`.
     Links,
-    /// `spur import`
+    /// The command `spur import`.
     Import,
-    /// `spur discover`
+    /// The command `spur discover`.
     Discover,
-    /// `spur config`
+    /// The command `spur config`.
     Config,
-    /// `spur keygen`
+    /// The command `spur keygen`.
     Keygen,
     /// `spur migrate`
     Migrate,
@@ -73,23 +73,23 @@ pub enum Command {
     Restore,
     /// `spur man`
     Man,
-    /// `spur completion`
+    /// The command `spur completion`.
     Completion,
-    /// `spur plan`
+    /// The command `spur plan`.
     Plan,
-    /// `spur sim`
+    /// The command `spur sim`.
     Sim,
-    /// `spur why`
+    /// The command `spur why`.
     Why,
     /// `spur limits`
     Limits,
 }
 
-/// How a command is known.
+/// Description of a command.
 struct Entry {
     command: Command,
     name: &'static str,
-    /// Whether it is also a program of its own, by a link.
+    /// True if the command also has a link of its own name.
     linked: bool,
     about: &'static str,
 }
@@ -213,7 +213,7 @@ const COMMANDS: &[Entry] = &[
 ];
 
 impl Command {
-    /// What it calls itself when it speaks.
+    /// Returns the name of the command in its messages.
     pub fn title(self) -> &'static str {
         match self {
             Command::Defrag => "spur defrag",
@@ -238,12 +238,12 @@ impl Command {
         }
     }
 
-    /// The names of the programs that are links to `spur`.
+    /// Returns the names of the programs that are links to `spur`.
     pub fn linked() -> impl Iterator<Item = &'static str> {
         COMMANDS.iter().filter(|entry| entry.linked).map(|entry| entry.name)
     }
 
-    /// What each command calls itself.
+    /// Returns the names of all commands in their messages.
     #[cfg(test)]
     pub(crate) fn titles() -> impl Iterator<Item = &'static str> {
         COMMANDS.iter().map(|entry| entry.command.title())
@@ -294,7 +294,7 @@ impl Command {
     }
 }
 
-/// The whole program: finds the command, runs it, and tells how it ended.
+/// Finds the command, runs it and returns its exit code.
 pub fn main() -> ExitCode {
     let mut arguments = Vec::new();
     for argument in std::env::args_os() {
@@ -317,7 +317,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// `spur COMMAND …`.
+/// Runs `spur COMMAND …`.
 fn subcommand(mut arguments: Vec<String>) -> ExitCode {
     let Some(first) = arguments.first().cloned() else {
         print_to(io::stderr(), &usage());
@@ -347,7 +347,7 @@ fn subcommand(mut arguments: Vec<String>) -> ExitCode {
     ExitCode::from(error::FAILURE)
 }
 
-/// Nobody need be there to read it.
+/// Prints a text; a closed stream is ignored.
 fn print_to(mut stream: impl Write, text: &str) {
     let _ = stream.write_all(text.as_bytes());
 }
@@ -363,7 +363,7 @@ fn start(command: Command, arguments: Vec<String>) -> ExitCode {
     };
     let ended = runtime.block_on(Box::pin(command.run(&mut session, arguments)));
     let ended = ended.and_then(|code| Ok(session.out.finish().map(|()| code)?));
-    // Reads that block, such as standard input, must not keep the program from ending.
+    // The program ends without waiting for blocked reads, such as of standard input.
     runtime.shutdown_background();
     match ended {
         Ok(code) => ExitCode::from(code),

@@ -1,4 +1,4 @@
-//! How failures are told and which exit codes they become.
+//! Printing of errors, and their exit codes.
 
 use std::io;
 
@@ -7,41 +7,42 @@ use spur_proto::client::CallError;
 use crate::options::OptionError;
 use crate::session::Session;
 
-/// The exit code of a command that failed by itself.
+/// Exit code of a command that fails.
 pub const FAILURE: u8 = 1;
-/// The exit code of a command that asks for nodes with an option that there is not, or a value that is none, as Slurm's.
+/// Exit code of a command that requests nodes with an unknown option or an invalid value, as with Slurm.
 const BAD_OPTION: u8 = 255;
-/// The exit code when nobody reads the output any more: what a shell shows for SIGPIPE.
+/// Exit code if the output's reader has closed it: the shell's code for SIGPIPE.
 const BROKEN_PIPE: u8 = 141;
 
-/// An error whose text is all there is to say, without `error:` lines of its causes.
+/// An error whose text is complete: no causes are added.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct Failure {
-    /// What to print.
+    /// Text to print.
     pub text: String,
-    /// How the command ends.
+    /// Exit code of the command.
     pub code: u8,
 }
 
-/// An error that Slurm's command says without its own name before it.
+/// An error that Slurm's command prints without its own name.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Bare(pub String);
 
 impl Failure {
-    /// An error with the usual exit code.
+    /// Returns an error with the usual exit code.
     pub fn new(text: impl Into<String>) -> Failure {
         Failure { text: text.into(), code: FAILURE }
     }
 
-    /// Another exit code for the error that this is the context of.
+    /// Returns a context that changes only the exit code of an error.
     pub fn coded(code: u8) -> Failure {
         Failure { text: String::new(), code }
     }
 }
 
-/// Prints `error` as Slurm's commands do and gives the exit code. Nothing is said of a pipe that nobody reads.
+/// Prints `error` as Slurm's commands do and returns the exit code. Prints nothing if the output's reader has
+/// closed it.
 pub fn report(session: &mut Session, error: &anyhow::Error) -> u8 {
     if is_broken_pipe(error) {
         return BROKEN_PIPE;
@@ -63,11 +64,11 @@ pub fn report(session: &mut Session, error: &anyhow::Error) -> u8 {
         } else if bare {
             session.say(line);
         } else if getopts {
-            // As `getopt_long` prints it.
+            // The form is that of `getopt_long`.
             let name = session.name;
             session.say(&format!("{name}: {line}"));
         } else if line.starts_with(' ') {
-            // Indented lines quote somebody else.
+            // Indented lines are quoted output.
             session.say(line);
         } else {
             session.error(line);
@@ -86,12 +87,12 @@ pub fn report(session: &mut Session, error: &anyhow::Error) -> u8 {
     }
 }
 
-/// The error with its causes on one line, each only if it adds something.
+/// Returns the error and its causes on one line, without causes that repeat it.
 fn render(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1) {
         let cause = cause.to_string();
-        // The number says nothing that the words do not.
+        // The error's number adds nothing to its text.
         let cause = cause.split(" (os error ").next().unwrap_or_default().to_owned();
         if text.is_empty() {
             text = cause;
@@ -102,7 +103,8 @@ fn render(error: &anyhow::Error) -> String {
     text
 }
 
-/// The refusal of a job over a limit: Slurm's word for the limit, which its commands say first, and the text without it.
+/// Splits the refusal of a job over a limit into Slurm's word for the limit, which its commands print first,
+/// and the other text.
 fn limit_word(text: &str) -> Option<(&str, String)> {
     let marker = "user's size and/or time limits): ";
     let (before, after) = text.split_once(marker)?;
@@ -121,7 +123,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let broken = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
     };
-    // A connection that broke is told of; only our own output is not.
+    // A broken connection to the controller is reported; a closed output is not.
     !error.chain().any(|cause| cause.is::<CallError>()) && error.chain().any(broken)
 }
 

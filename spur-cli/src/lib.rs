@@ -1,8 +1,8 @@
-//! The client commands: `sbatch`, `srun`, `squeue` and their kin, and `spur` itself.
+//! The client commands: `sbatch`, `srun`, `squeue` and others, and `spur` itself.
 //!
-//! A command reads its options through one table ([`options`]), asks the controller through its [`session`] and
-//! writes to its [`out`]. What people submit is read without input or output, so that the simulator reads it
-//! with the same code.
+//! A command reads its options by one table ([`options`]), calls the controller through its [`session`] and
+//! writes to its [`out`]. Submissions are parsed without input or output, so that the simulator uses the same
+//! code.
 
 pub mod command;
 pub mod commands;

@@ -1,9 +1,9 @@
-//! `spur`, and by the name it is called with, every client command.
+//! The program `spur`. Called by another name, it is the client command of that name.
 
 use std::process::ExitCode;
 
-/// A simulation makes and forgets some hundred small records for each job; this allocator is faster at that than the
-/// system's.
+/// The allocator jemalloc. A simulation allocates and frees some hundred small records per job, which takes
+/// longer with the system's allocator.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

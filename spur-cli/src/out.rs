@@ -1,8 +1,8 @@
-//! Where a command writes: the standard output, buffered, or a text that somebody wants to look at.
+//! Output of a command: the buffered standard output, or a text in memory.
 
 use std::io::{self, BufWriter, Stdout, Write};
 
-/// The output of a command.
+/// Output of a command.
 pub struct Out(Sink);
 
 enum Sink {
@@ -11,17 +11,17 @@ enum Sink {
 }
 
 impl Out {
-    /// The process's standard output.
+    /// Returns the standard output of the process.
     pub fn standard() -> Out {
         Out(Sink::Standard(BufWriter::new(io::stdout())))
     }
 
-    /// A text in memory.
+    /// Returns an output in memory.
     pub fn memory() -> Out {
         Out(Sink::Memory(Vec::new()))
     }
 
-    /// What was written into memory, and no more; empty for the standard output.
+    /// Takes the text written to memory; empty for the standard output.
     pub fn take_text(&mut self) -> String {
         match &mut self.0 {
             Sink::Standard(_) => String::new(),
@@ -29,10 +29,10 @@ impl Out {
         }
     }
 
-    /// Writes what is still buffered.
+    /// Writes the buffered output.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn finish(&mut self) -> io::Result<()> {
         self.flush()
     }

@@ -1,5 +1,5 @@
-//! What a job or a step takes along from where it was started: environment, resource limits, directory, and what
-//! the clock on the wall shows.
+//! Properties of the caller that a job or step inherits: environment, resource limits, working directory and
+//! local time.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
@@ -24,13 +24,13 @@ use crate::options::told::Place;
 use crate::session::Session;
 use crate::zone;
 
-/// Variables by their names, in the order of these.
+/// Environment variables by name, in ascending order.
 pub type Environment = BTreeMap<OsString, OsString>;
 
-/// What variables of the batch system begin with: they come along even if nothing else does.
+/// Prefixes of the variables that every job and step inherits.
 const OURS: [&str; 2] = ["SLURM_", "SPUR_"];
 
-/// The part of `environment` that `--export` passes on.
+/// Returns the part of `environment` that `--export` passes on.
 pub fn exported(environment: &Environment, export: &Export) -> Environment {
     let ours = |name: &OsStr| OURS.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()));
     let (all, set) = match export {
@@ -49,15 +49,16 @@ pub fn exported(environment: &Environment, export: &Export) -> Environment {
     exported
 }
 
-/// Whether a variable tells of a het job and its components; another job that is submitted there has others, or none.
+/// True if a variable describes a het job and its components. A job submitted from within the het job must
+/// not inherit it.
 pub fn is_of_het_job(name: &OsStr) -> bool {
     name == "SLURM_HET_SIZE" || name.to_string_lossy().contains("_HET_GROUP_")
 }
 
-/// The variables in a file of `NAME=VALUE`, each followed by a zero byte. A number stands for an open file.
+/// Reads a file of `NAME=VALUE`, each terminated by a zero byte. A number names an open file descriptor.
 ///
 /// # Errors
-/// A file that cannot be read or holds something else.
+/// A file that cannot be read or has another format.
 pub fn read_variables(file: &str) -> anyhow::Result<Environment> {
     let number = file.parse::<u32>().ok().map(|number| format!("/proc/self/fd/{number}"));
     let path = number.as_deref().unwrap_or(file);
@@ -77,10 +78,10 @@ pub fn read_variables(file: &str) -> anyhow::Result<Environment> {
     Ok(variables)
 }
 
-/// The variables as they travel: `NAME=VALUE`, each followed by a zero byte.
+/// Encodes variables for the request: `NAME=VALUE`, each terminated by a zero byte.
 ///
 /// # Errors
-/// More than may travel.
+/// An environment that is larger than the maximum.
 pub fn packed(environment: &Environment) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     for (name, value) in environment {
@@ -111,7 +112,7 @@ const LIMITS: &[(&str, Resource)] = &[
     ("STACK", Resource::Stack),
 ];
 
-/// The soft limits that `--propagate` passes on.
+/// Returns the soft limits that `--propagate` passes on.
 pub fn limits(propagate: &Propagate) -> Vec<Limit> {
     let chosen = |name: &str| match propagate {
         Propagate::All => true,
@@ -123,13 +124,13 @@ pub fn limits(propagate: &Propagate) -> Vec<Limit> {
     chosen.map(|&(name, resource)| Limit { name: name.to_owned(), soft: soft(resource) }).collect()
 }
 
-/// How nice this process is to others, from -20 to 19.
+/// Returns the nice value of this process, from -20 to 19.
 pub fn niceness() -> i32 {
     rustix::process::getpriority_process(None).unwrap_or(0)
 }
 
-/// Reads the files of hosts that `--nodefile`, `--nodelist` and `--exclude` name: names with blanks, commas or ends of
-/// lines between.
+/// Reads the files of hosts named by `--nodefile`, `--nodelist` and `--exclude`. Names are separated by white
+/// space or commas.
 ///
 /// # Errors
 /// A file that cannot be read, or that names no hosts.
@@ -138,7 +139,8 @@ pub fn read_hosts(wishes: &mut Submission) -> anyhow::Result<()> {
         let text = std::fs::read_to_string(file).with_context(|| format!("{option}: cannot read {file}"))?;
         let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
         let names = lines.flat_map(|line| line.split(|c: char| c.is_whitespace() || c == ','));
-        // Commas inside brackets part numbers, not names.
+        // Commas inside brackets separate numbers. The parts are joined again, and the list is parsed as a
+        // whole.
         let list = names.filter(|name| !name.is_empty()).collect::<Vec<_>>().join(",");
         if list.is_empty() {
             bail!("{option}: {file} names no hosts");
@@ -183,7 +185,7 @@ pub fn count_named(session: &mut Session, wishes: &mut Submission) -> anyhow::Re
 /// theirs. Only root may; for others their own names change nothing.
 ///
 /// # Errors
-/// A user or group that is not known here, and whoever is not root.
+/// An unknown user or group, or a caller who is not root.
 pub fn become_user(uid: Option<&str>, gid: Option<&str>) -> anyhow::Result<()> {
     let unknown = |option: &str, name: &str| Failure::new(format!("Invalid {option} specification: {name}"));
     let user = match uid {
@@ -217,17 +219,17 @@ pub fn become_user(uid: Option<&str>, gid: Option<&str>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The file mode creation mask of this process.
+/// Returns the file mode creation mask of this process.
 pub fn file_mask() -> u32 {
     let mask = umask(Mode::empty());
     umask(mask);
     mask.as_raw_mode()
 }
 
-/// The directory in which a program shall run: this one, or one told from here.
+/// Returns the working directory of a program: the current one, or `chdir` relative to it.
 ///
 /// # Errors
-/// A current directory that is gone, or a name that is not UTF-8.
+/// A current directory that was deleted, or a name that is not UTF-8.
 pub fn directory(chdir: Option<&str>) -> anyhow::Result<String> {
     let here = std::env::current_dir().context("cannot find out the current directory")?;
     let directory: PathBuf = chdir.map_or(here.clone(), |chdir| here.join(chdir));
@@ -237,7 +239,8 @@ pub fn directory(chdir: Option<&str>) -> anyhow::Result<String> {
     }
 }
 
-/// Where a program is that is started here: where its name says or PATH has it; in a directory if only that has it.
+/// Returns the path of a program. A name that neither contains a slash nor is in PATH is also searched in
+/// `directory`.
 pub fn program(name: &str, directory: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_found = name.contains('/') || std::env::split_paths(&path).any(|place| place.join(name).is_file());
@@ -245,12 +248,12 @@ pub fn program(name: &str, directory: &str) -> PathBuf {
     if !is_found && here.is_file() { here } else { name.into() }
 }
 
-/// The name of this host.
+/// Returns the name of this host.
 pub fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The clock and the time zone of this host; neither is looked at before somebody asks.
+/// Clock and time zone of this host, both read on demand.
 pub struct Here;
 
 impl Surroundings for Here {

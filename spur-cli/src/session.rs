@@ -1,4 +1,4 @@
-//! What a command works with: its name, its environment, where it writes, and the way to the controller.
+//! Context of a command: its name, its environment, its output, and its connection to the controller.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -11,26 +11,26 @@ use spur_proto::v1::TokenClaims;
 use crate::out::Out;
 use crate::settings::Settings;
 
-/// The surroundings of one command.
+/// Context of one command.
 pub struct Session {
-    /// The name by which it was called, e.g. `sbatch`.
+    /// Name under which the command was called, e.g. `sbatch`.
     pub name: &'static str,
-    /// Where results go.
+    /// Output of results.
     pub out: Out,
-    /// Where complaints go in tests and simulations; the standard error otherwise.
+    /// Output of messages in tests and simulations; `None` for the standard error.
     complaints: Option<Out>,
-    /// The standard error is a terminal that needs to be told to go back to the beginning of a line.
+    /// True if the standard error is a terminal in raw mode, where each line needs a carriage return.
     raw: bool,
     environment: BTreeMap<OsString, OsString>,
     connection: Option<Connection>,
-    /// What Slurm's command says before why the controller gives no answer, instead of its name.
+    /// Slurm's text for an unanswered request, used in place of the command's name.
     asking: Option<&'static str>,
     /// Whether users are those of this host.
     of_host: bool,
 }
 
 impl Session {
-    /// With the environment and the standard streams of this process.
+    /// Returns a session with the environment and the standard streams of this process.
     pub fn from_process(name: &'static str) -> Session {
         let environment = std::env::vars_os().collect();
         Session {
@@ -45,7 +45,7 @@ impl Session {
         }
     }
 
-    /// With everything in memory, for tests and simulations.
+    /// Returns a session with environment and output in memory, for tests and simulations.
     pub fn in_memory(
         name: &'static str,
         environment: BTreeMap<String, String>,
@@ -64,46 +64,46 @@ impl Session {
         }
     }
 
-    /// A variable of the environment, if it is set and UTF-8.
+    /// Returns a variable of the environment, if it is set and UTF-8.
     pub fn env(&self, name: &str) -> Option<String> {
         self.environment.get(OsStr::new(name))?.to_str().map(str::to_owned)
     }
 
-    /// Whether this host knows a user, by name or number. Where everything is in memory, users are not those of a host.
+    /// True if this host knows the user, by name or uid. In memory every user is known.
     pub fn knows_user(&self, name: &str) -> bool {
         let by_number = || User::from_uid(Uid::from_raw(name.parse().ok()?)).ok().flatten();
         // A host that cannot tell knows everybody.
         !self.of_host || User::from_name(name).map_or(true, |found| found.is_some()) || by_number().is_some()
     }
 
-    /// Whether the terminal passes everything through as it is from now on.
+    /// Sets whether the terminal is in raw mode.
     pub fn set_raw(&mut self, raw: bool) {
         self.raw = raw;
     }
 
-    /// Sets variables for what is done and launched from now on.
+    /// Sets environment variables for later calls and programs.
     pub fn set_env(&mut self, variables: impl IntoIterator<Item = (String, String)>) {
         let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
         self.environment.extend(variables);
     }
 
-    /// The environment.
+    /// Returns the environment.
     pub fn environment(&self) -> &BTreeMap<OsString, OsString> {
         &self.environment
     }
 
-    /// Tells what is asked of the controller, in the words with which Slurm says that there was no answer. Programs look for
-    /// them to tell a controller that is away from a job that is gone. `None`: the command's name.
+    /// Sets the text that precedes the error of an unanswered request, in Slurm's words. Programs use it to
+    /// distinguish an unavailable controller from an unknown job. `None` stands for the command's name.
     pub fn asks(&mut self, asking: impl Into<Option<&'static str>>) {
         self.asking = asking.into();
     }
 
-    /// What stands before why the controller gives no answer.
+    /// Returns the text that precedes the error of an unanswered request.
     pub fn unanswered(&self) -> String {
         self.asking.map_or_else(|| format!("{}: error", self.name), str::to_owned)
     }
 
-    /// The way to the controller; the configuration is read when it is first asked for.
+    /// Returns the connection to the controller; the first call reads the configuration.
     ///
     /// # Errors
     /// A configuration that cannot be read.
@@ -113,7 +113,7 @@ impl Session {
             let mut connection = open(&settings)?;
             let unanswered = self.unanswered();
             connection.set_notice(move |why| {
-                // A terminal that passes everything through needs to be told to go back to the beginning of a line.
+                // In raw mode, each line needs a carriage return.
                 let end = if std::io::stderr().is_terminal() { "\r" } else { "" };
                 let _ = writeln!(std::io::stderr(), "{unanswered}: {why}; trying again{end}");
             });
@@ -155,19 +155,19 @@ impl Session {
         self.say(&format!("{name}: error: {text}"));
     }
 
-    /// `name: warning: text` on the standard error.
+    /// Prints `name: warning: text` on the standard error.
     pub fn warn(&mut self, text: &str) {
         let name = self.name;
         self.say(&format!("{name}: warning: {text}"));
     }
 
-    /// `name: text` on the standard error.
+    /// Prints `name: text` on the standard error.
     pub fn inform(&mut self, text: &str) {
         let name = self.name;
         self.say(&format!("{name}: {text}"));
     }
 
-    /// A line on the standard error. That nobody reads it is no reason to fail.
+    /// Prints a line on the standard error; a closed stream is ignored.
     pub fn say(&mut self, line: &str) {
         let _ = match &mut self.complaints {
             Some(complaints) => writeln!(complaints, "{line}"),
@@ -175,7 +175,7 @@ impl Session {
         };
     }
 
-    /// Output and standard error, to write to both.
+    /// Returns the output and the standard error, for writing to both.
     pub fn streams(&mut self) -> (&mut Out, Box<dyn Write + '_>) {
         let complaints: Box<dyn Write> = match &mut self.complaints {
             Some(complaints) => Box::new(complaints),
@@ -184,7 +184,7 @@ impl Session {
         (&mut self.out, complaints)
     }
 
-    /// What was said so far, where it is kept in memory.
+    /// Takes the messages kept in memory; empty for the standard error.
     pub fn take_complaints(&mut self) -> String {
         self.complaints.as_mut().map(Out::take_text).unwrap_or_default()
     }
@@ -212,7 +212,7 @@ pub fn whoami() -> TokenClaims {
     }
 }
 
-/// The same with the user's other groups, for a cluster where whoever connects is believed.
+/// Returns the user with supplementary groups, for a cluster that accepts unsigned claims.
 fn claims() -> TokenClaims {
     let own = whoami();
     let others = rustix::process::getgroups().unwrap_or_default();
@@ -220,7 +220,7 @@ fn claims() -> TokenClaims {
     TokenClaims { groups: others.filter_map(|group| name_of(group, "/etc/group")).collect(), ..own }
 }
 
-/// The name in the first field of the line whose third is `id`.
+/// Returns the name in the first field of the line whose third field is `id`.
 fn name_of(id: u32, file: &str) -> Option<String> {
     let text = std::fs::read_to_string(file).ok()?;
     let id = id.to_string();

@@ -1,7 +1,7 @@
-//! What a command needs of `spur.toml`: where the controller is and how to say who asks.
+//! The part of `spur.toml` that commands need: the controller's addresses and the way to authenticate.
 //!
-//! The file of a large cluster is long and a command is short-lived, so only the three tables that matter here are
-//! parsed. The daemons read the whole file and refuse what they do not know.
+//! The file of a large cluster is long and a command is short-lived, so only the three relevant tables are
+//! parsed. The daemons parse the whole file and refuse unknown keys.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,16 +16,16 @@ use spur_proto::client::Identity;
 use spur_proto::tls;
 use spur_proto::v1::TokenClaims;
 
-/// Where the controller is and how to introduce oneself.
+/// Addresses of the controller and the way to authenticate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Every host it may be on, in the order to try.
+    /// Possible addresses of the controller, in the order to try.
     pub controllers: Vec<HostPort>,
     method: Method,
     socket: PathBuf,
-    /// Who may serve it, beside root.
+    /// User besides root whose daemon may serve the socket.
     daemons: Option<u32>,
-    /// Which certificates make a controller, where that is how they are known.
+    /// Certificates of controllers, if `[tls]` requires them.
     certificates: Option<Certificates>,
 }
 
@@ -98,10 +98,11 @@ struct TlsTable {
 }
 
 impl Settings {
-    /// From the file and the environment: `SPUR_CONF` names the file, `SPUR_CONTROLLER` overrides the address.
+    /// Reads settings from the file and the environment: `SPUR_CONF` names the file, and `SPUR_CONTROLLER`
+    /// overrides the address.
     ///
     /// # Errors
-    /// A file that cannot be read, or neither file nor address.
+    /// A file that cannot be read, or neither a file nor an address.
     pub fn load(env: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
         let (told, path) = file_of(env);
         let controllers = env("SPUR_CONTROLLER").filter(|list| !list.is_empty());
@@ -230,7 +231,7 @@ fn user_number(user: &str) -> Option<u32> {
     user.parse().ok().or_else(by_name)
 }
 
-/// Who listens everywhere is reached at home.
+/// Replaces the address of all interfaces by the loopback address.
 fn reach(address: &mut HostPort) {
     match address.host.as_str() {
         "0.0.0.0" => address.host = "127.0.0.1".to_owned(),

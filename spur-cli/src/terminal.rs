@@ -1,16 +1,16 @@
-//! The terminal, if there is one: whether, and how wide.
+//! The terminal: detection and width.
 
 use std::io::{self, IsTerminal};
 
-/// Columns where nothing is known.
+/// Number of columns if the width is unknown.
 pub const DEFAULT_WIDTH: usize = 80;
 
-/// Whether the standard error is a terminal that shows progress.
+/// True if the standard error is a terminal that can show progress.
 pub fn shows_progress() -> bool {
     io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Columns of the terminal that is the standard output: what `COLUMNS` says, or the terminal itself.
+/// Returns the width of the standard output in columns: `COLUMNS`, or the terminal's own.
 pub fn width() -> usize {
     let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let asked = || {

@@ -5,13 +5,13 @@ use std::sync::LazyLock;
 
 use jiff::tz::TimeZone;
 
-/// What the host's zone is read from.
+/// File of the host's time zone.
 const LOCALTIME: &str = "/etc/localtime";
 
-/// The zone in which times are read and shown: that of `TZ`, else the host's.
+/// Returns the zone in which times are read and printed: that of `TZ`, or the host's.
 ///
-/// To find the host's, [`TimeZone::system`] lists all zones that there are, to tell its name, which nobody asks for
-/// here: some hundred system calls in a command that needs few else.
+/// [`TimeZone::system`] determines the name of the host's zone by listing all zones. This takes some hundred
+/// system calls, and no command needs the name.
 pub fn local() -> TimeZone {
     static LOCAL: LazyLock<TimeZone> = LazyLock::new(|| {
         let named = std::env::var_os("TZ").is_some();

@@ -1,7 +1,7 @@
-//! Allocations that a command asks for and holds until it ends: `srun` outside of jobs, and `salloc`.
+//! Allocations that a command requests and holds until it ends: `srun` outside of jobs, and `salloc`.
 //!
-//! While the command lives it holds a stream to the controller, which tells of the job and keeps it from ending for want
-//! of a command. A stream that breaks, e.g. because the controller is restarted, is opened again for as long as it takes.
+//! The command holds a stream to the controller, which reports on the job and keeps the job alive. A broken
+//! stream, e.g. by a restart of the controller, is reopened without a limit of time.
 
 use std::future::Future;
 use std::io::Write;
@@ -23,18 +23,19 @@ use crate::error::{FAILURE, Failure};
 use crate::options::submission::Submission;
 use crate::session::Session;
 
-/// For how long a controller is waited for that is to hear of the end: without that the job ends as an abandoned one.
+/// Maximum time to retry reporting the end of an allocation. Without the report, the controller ends the job
+/// as abandoned.
 const END_PATIENCE: Duration = Duration::from_secs(300);
-/// Between two attempts to reach the controller again.
+/// Time between two attempts to reach the controller.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What is heard of an allocation.
+/// Message about an allocation.
 enum News {
     /// The allocation as it is now.
     Job(Box<Grant>),
     /// The controller cannot be reached just now.
     Away(CallError),
-    /// The controller knows nothing of it any more.
+    /// The controller does not know the allocation.
     Gone(CallError),
 }
 
@@ -50,47 +51,47 @@ pub(super) struct Grant {
 
 /// An allocation, asked for and held.
 pub(super) struct Allocation {
-    /// The number of the job.
+    /// Number of the job.
     pub job: u32,
     news: mpsc::UnboundedReceiver<News>,
-    /// Whether it was said that the controller is away.
+    /// True if the user was warned that the controller cannot be reached.
     away: bool,
-    /// Whether the job ends, or has ended.
+    /// True if the job is ending or has ended.
     over: bool,
     quiet: bool,
-    /// Whether it was said that the job's nodes are made ready.
+    /// True if the user was informed that the nodes are being configured.
     told: bool,
 }
 
-/// What is said where `--immediate` is over; `SLURM_EXIT_IMMEDIATE` is its exit code.
+/// Returns the error after the time of `--immediate`; `SLURM_EXIT_IMMEDIATE` is its exit code.
 pub(super) fn busy(session: &Session) -> Failure {
     let code = session.env("SLURM_EXIT_IMMEDIATE").and_then(|code| code.parse().ok());
     let text = "Unable to allocate resources: Requested nodes are busy".to_owned();
     Failure { text, code: code.unwrap_or(FAILURE) }
 }
 
-/// For how long an allocation is waited for: `--immediate`, or for ever.
+/// Returns the time to wait for an allocation, given by `--immediate`; `None` for no limit.
 pub(super) fn patience(wishes: &Submission) -> Option<Duration> {
     wishes.immediate.filter(|&seconds| seconds > 0).map(|seconds| Duration::from_secs(seconds.into()))
 }
 
-/// How the wait for an allocation ended.
+/// Result of waiting for an allocation.
 pub(super) enum Wait {
     /// It is there.
     Granted(Box<Grant>),
     /// It is not there in time; it was given up.
     Busy,
-    /// A signal came; it was given up.
+    /// A signal arrived; the request was cancelled.
     Interrupted(Signal),
-    /// Somebody has taken it away.
+    /// The allocation was ended by others.
     Revoked,
 }
 
 impl Allocation {
-    /// Asks for an allocation, and holds it.
+    /// Requests an allocation and holds it.
     ///
     /// # Errors
-    /// What the controller refuses.
+    /// A refusal by the controller.
     pub(super) async fn ask(session: &mut Session, spec: JobSpec, quiet: bool) -> anyhow::Result<Allocation> {
         let request = SubmitRequest { job: Some(spec), ..SubmitRequest::default() };
         let connection = session.connection()?;
@@ -106,11 +107,10 @@ impl Allocation {
         Ok(Allocation { job: asked.job_id, news, away: false, over: false, quiet, told: false })
     }
 
-    /// Waits until the allocation is there. `queued` is called once if that takes longer than the controller needs to look
-    /// at it.
+    /// Waits until the allocation starts. Calls `queued` once if the job has a reason to wait.
     ///
     /// # Errors
-    /// The controller knows nothing of it any more.
+    /// The controller does not know the allocation.
     pub(super) async fn wait(
         &mut self,
         session: &mut Session,
@@ -140,7 +140,7 @@ impl Allocation {
                         queued(session);
                     }
                 }
-                // It has them, and they are made ready.
+                // The nodes are allocated and being configured, so `--immediate` no longer applies.
                 "CONFIGURING" if !self.over => {
                     if !self.told && !self.quiet {
                         session.inform("Waiting for resource configuration");
@@ -153,7 +153,7 @@ impl Allocation {
         }
     }
 
-    /// Waits until somebody takes the allocation away, or its time is over. Nothing is lost if it is cancelled.
+    /// Waits until the allocation ends. Cancelling the wait loses no message.
     pub(super) async fn revoked(&mut self, session: &mut Session) {
         while !self.over {
             let news = self.news.recv().await;
@@ -163,16 +163,16 @@ impl Allocation {
         }
     }
 
-    /// Whether it has been taken away, as far as is known now.
+    /// True if the allocation has ended according to the messages received.
     pub(super) fn is_revoked(&mut self, session: &mut Session) -> bool {
         while let Ok(news) = self.news.try_recv() {
-            // One that is unknown is over.
+            // An unknown allocation has ended.
             let _ = self.hear(session, Some(news));
         }
         self.over
     }
 
-    /// Ends the allocation, whose command has ended so. One that is over needs no end.
+    /// Ends the allocation with the command's exit code, unless it is over.
     pub(super) async fn end(&mut self, session: &mut Session, exit: ExitCode) {
         let request = EndAllocationRequest {
             job_id: self.job,
@@ -221,7 +221,7 @@ impl Allocation {
     }
 }
 
-/// Holds an allocation until it is over or nobody listens any more.
+/// Holds an allocation until it is over or the receiver is dropped.
 async fn hold(
     mut connection: Connection,
     job: u32,
@@ -243,7 +243,7 @@ async fn hold(
     }
 }
 
-/// The outcome of `work`, unless nobody listens any more.
+/// Returns the result of `work`, or success once the receiver is dropped.
 async fn unless_deaf(
     tell: &mpsc::UnboundedSender<News>,
     work: impl Future<Output = Result<(), CallError>>,
@@ -254,16 +254,16 @@ async fn unless_deaf(
     }
 }
 
-/// Says at once what somebody says to the user, whatever the command is about.
+/// Prints a message to the user at once.
 fn say(name: &str, message: &str) {
     let raw = rustix::termios::tcgetattr(std::io::stderr())
         .is_ok_and(|modes| !modes.output_modes.contains(OutputModes::OPOST));
-    // That nobody reads it is no reason to fail.
+    // A closed stream is ignored.
     let _ =
         std::io::stderr().write_all(format!("{name}: {message}{}\n", if raw { "\r" } else { "" }).as_bytes());
 }
 
-/// Follows one stream to its end. What somebody says to the user meanwhile is said by the command of that name, if by any.
+/// Follows one stream to its end. Messages to the user are printed under `name`, or not at all for `None`.
 async fn follow(
     connection: &mut Connection,
     job_id: u32,

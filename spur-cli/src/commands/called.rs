@@ -1,15 +1,15 @@
-//! How most commands begin: they read their options, or show what is asked for instead.
+//! Start of most commands: options are read, or a text such as the help is printed.
 
 use std::io::Write;
 
 use crate::options::{CommandLine, Settled};
 use crate::session::Session;
 
-/// The operands of a command line, whose options go into `settings`; none where all that is wanted has been shown, such as
-/// its help.
+/// Applies the options of a command line to `settings` and returns the operands; `None` if a text such as the
+/// help was printed instead.
 ///
 /// # Errors
-/// Options that make no sense.
+/// Invalid options.
 pub(super) fn operands<S>(
     session: &mut Session,
     line: &CommandLine<S>,

@@ -1,4 +1,4 @@
-//! `spur config check` and `spur config show`: what a `spur.toml` says, without a controller.
+//! Commands `spur config check` and `spur config show`, which read a `spur.toml` without a controller.
 
 mod slurm;
 
@@ -17,7 +17,7 @@ use crate::session::Session;
 
 use slurm::File;
 
-/// How it is shown.
+/// Format of the output.
 #[derive(Debug, Default)]
 pub(super) struct Wish {
     slurm: bool,
@@ -61,7 +61,7 @@ pub(super) const LINE: CommandLine<Wish> = CommandLine {
 /// Runs `spur config`.
 ///
 /// # Errors
-/// A file that cannot be read, or every mistake in it; for `-o` a file that is there already.
+/// A file that cannot be read, all mistakes in the file, or an existing file for `-o`.
 pub fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let mut wish = Wish::default();
     let Some(operands) = called::operands(session, &LINE, words, &mut wish)? else {
@@ -111,7 +111,7 @@ fn check(session: &mut Session, file: &str) -> anyhow::Result<u8> {
         for path in paths {
             let found = matching(std::slice::from_ref(path))
                 .map_err(|error| anyhow::anyhow!("[agent] {key}: {error}"))?;
-            // The file may be that of other hosts, so this is no mistake.
+            // The file may belong to other hosts, so a missing program is only a warning.
             if !found.iter().any(|program| program.is_file()) {
                 let path = path.display();
                 session.warn(&format!("[agent] {key}: on this host there is no program {path}"));

@@ -1,7 +1,7 @@
-//! A configuration as Slurm's files would say it.
+//! Writes a configuration as Slurm's files.
 //!
-//! The counterpart of `spur import slurm`: what it reads of these files is the configuration that they were written
-//! of, as far as Slurm has words for it. What differs from its default and has none stands in a comment.
+//! This is the counterpart of `spur import slurm`, which reads the original configuration back as far as
+//! Slurm can express it. Other settings that differ from their defaults become comments.
 
 use std::fmt::{Display, Write};
 
@@ -18,36 +18,36 @@ use spur_proto::v1::KeyValue;
 /// One of Slurm's files.
 #[derive(Debug)]
 pub(super) struct File {
-    /// What it is called.
+    /// Name of the file.
     pub(super) name: &'static str,
-    /// What stands in it.
+    /// Content of the file.
     pub(super) text: String,
 }
 
-/// How a value is written in `slurm.conf`.
+/// Format of a value in `slurm.conf`.
 #[derive(Clone, Copy)]
 enum Spelled {
-    /// As it is.
+    /// Unchanged.
     Plain,
-    /// A number of seconds.
+    /// Number of seconds.
     Seconds,
-    /// `D-HH:MM:SS`.
+    /// Time as `D-HH:MM:SS`.
     Span,
     /// 0 or 1.
     Flag,
     /// YES or NO.
     Yes,
-    /// As a number of minutes, rounded up.
+    /// Number of minutes, rounded up.
     InMinutes,
-    /// As it is, where it is not Slurm's default: older releases do not know the key.
+    /// Unchanged, and omitted if it is Slurm's default, because older releases do not know the key.
     Newer,
-    /// In a line that says more than this setting.
+    /// Part of a line that combines several settings.
     Elsewhere,
 }
 
 use Spelled::{Elsewhere, Flag, InMinutes, Newer, Plain, Seconds as InSeconds, Span, Yes};
 
-/// Settings, the key of `slurm.conf` that says the same, and how.
+/// Settings with their keys in `slurm.conf` and the formats of their values.
 const SETTINGS: &[(&str, &str, Spelled)] = &[
     ("cluster_name", "ClusterName", Plain),
     ("controller.enforce_part_limits", "EnforcePartLimits", Plain),
@@ -105,7 +105,7 @@ const SETTINGS: &[(&str, &str, Spelled)] = &[
     ("scheduler.priority_weight_tres", "PriorityWeightTRES", Plain),
 ];
 
-/// The files: `slurm.conf`, and the one that says how nodes hang together, if they do.
+/// Returns the files: `slurm.conf`, the topology's file if there is a topology, and others as needed.
 pub(super) fn files(config: &Config) -> Vec<File> {
     let policy = &config.policy;
     let topology = topologies(policy);
@@ -132,7 +132,7 @@ pub(super) fn files(config: &Config) -> Vec<File> {
     files
 }
 
-/// `cgroup.conf`, where nodes are told which control groups to use.
+/// Returns `cgroup.conf`, unless the plugin is detected automatically.
 fn cgroup(plugin: CgroupPlugin) -> Option<File> {
     let named = plugin != CgroupPlugin::Autodetect;
     named.then(|| File { name: "cgroup.conf", text: format!("CgroupPlugin={}\n", plugin.name()) })
@@ -146,7 +146,7 @@ fn lost(text: &mut String, what: impl Display) {
     let _ = writeln!(text, "# Slurm has no word for {what}");
 }
 
-/// What is said of the whole cluster.
+/// Writes the settings of the cluster.
 fn common(text: &mut String, policy: &Policy) {
     let usual = settings(&Policy::default());
     for setting in settings(policy) {
@@ -157,7 +157,7 @@ fn common(text: &mut String, policy: &Policy) {
             Some((_, _, Elsewhere)) => {}
             Some((_, _, Newer)) if is_usual => {}
             Some(_) if value.is_empty() => {}
-            // Nothing of this is said where no node is switched or booted.
+            // Without switching and booting of nodes, the power settings are omitted.
             Some(_) if is_usual && key.starts_with("power.") => {}
             Some((_, slurm, Plain | Newer)) => pair(text, slurm, value),
             Some((_, slurm, InSeconds)) => pair(text, slurm, seconds()),
@@ -166,7 +166,7 @@ fn common(text: &mut String, policy: &Policy) {
             Some((_, slurm, Flag)) => pair(text, slurm, u8::from(value == "true")),
             Some((_, slurm, Yes)) => pair(text, slurm, if value == "true" { "YES" } else { "NO" }),
             None if is_usual => {}
-            // Slurm keeps them in its database.
+            // Slurm keeps QOS in its database.
             None if key.starts_with("qos.") => lost(text, format_args!("{key} = {value} but in sacctmgr")),
             None => lost(text, format_args!("{key} = {value}")),
         }
@@ -183,7 +183,7 @@ fn common(text: &mut String, policy: &Policy) {
     plugins(text, policy, &settings(policy));
 }
 
-/// What Slurm has plugins for.
+/// Writes the settings for which Slurm has plugins.
 fn plugins(text: &mut String, policy: &Policy, all: &[KeyValue]) {
     let by = match policy.preempt.by {
         PreemptBy::None => "preempt/none",
@@ -226,7 +226,7 @@ fn preempt_mode(mode: PreemptMode) -> &'static str {
     }
 }
 
-/// Where the daemons are and what they call.
+/// Writes the addresses of the daemons and their programs.
 fn daemons(text: &mut String, config: &Config) {
     let local = &config.local;
     for address in &local.controller.addresses {
@@ -262,7 +262,7 @@ fn daemons(text: &mut String, config: &Config) {
     pair(text, "JobAcctGatherFrequency", agent.job_acct_gather_frequency.0);
 }
 
-/// Nodes that one line can name together.
+/// Nodes that a single line can describe.
 struct Line<'a> {
     nodes: Vec<&'a NodeConfig>,
     hosts: Vec<String>,
@@ -290,7 +290,8 @@ fn nodes(text: &mut String, config: &Config) {
 }
 
 impl Line<'_> {
-    /// Whether a node may join: it has the same, and its port is the same as all, or the next.
+    /// True if a node may join the line: it has the same properties, and its port is either equal to the
+    /// others or the next one.
     fn takes(&self, node: &NodeConfig, has_host: bool, port: Option<u16>) -> bool {
         let alike = NodeConfig { name: node.name.clone(), ..self.nodes[0].clone() };
         let port_fits = match (self.ports.as_slice(), port) {
@@ -421,7 +422,7 @@ fn partition(text: &mut String, partition: &PartitionConfig, policy: &Policy) {
     let _ = writeln!(text, "{}", words.join(" "));
 }
 
-/// The plugin, and the file with what it reads: `topology.conf` for a single topology, otherwise `topology.yaml`.
+/// Returns the plugin and its file: `topology.conf` for a single topology, otherwise `topology.yaml`.
 fn topologies(policy: &Policy) -> Option<(&'static str, File)> {
     match policy.topologies.as_slice() {
         [] => None,
@@ -439,7 +440,7 @@ fn topologies(policy: &Policy) -> Option<(&'static str, File)> {
     }
 }
 
-/// What Slurm's topologies do not have.
+/// Writes comments for properties of a topology that Slurm cannot express.
 fn lost_of_topology(text: &mut String, topology: &TopologyConfig) {
     let usual = TopologyConfig::default();
     let TopologyConfig { layers, rule, limits, weights, score_before, search_budget, .. } = topology;
@@ -458,7 +459,7 @@ fn lost_of_topology(text: &mut String, topology: &TopologyConfig) {
     }
 }
 
-/// Blocks with their nodes, also those that are cut from the table of nodes.
+/// Returns the names and nodes of blocks, including those cut from the list of nodes by `block_size`.
 fn blocks(topology: &TopologyConfig, policy: &Policy) -> Vec<(String, String)> {
     if let (true, Some(size)) = (topology.blocks.is_empty(), topology.block_size) {
         let cut = policy.nodes.chunks(size.max(1) as usize).enumerate();

@@ -1,8 +1,7 @@
-//! The cluster of a demonstration: a controller and sixteen nodes of one host, on loopback, in a directory that goes
-//! when it goes.
+//! The cluster of a demonstration: a controller and sixteen nodes on loopback, in a temporary directory.
 //!
-//! Nothing is left behind: this process takes over what the daemons leave running, and ends it. Should this process be
-//! killed, its janitor does.
+//! No process remains: this process adopts the children of the daemons and kills them. If this process is
+//! killed, its janitor does so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -27,45 +26,45 @@ use super::janitor::Janitor;
 use crate::commands::links;
 use crate::session::Session;
 
-/// The controller's program, and its name here.
+/// Name of the controller, also of its program.
 pub(super) const CONTROLLER: &str = "spurctld";
-/// Where the nodes' spools are.
+/// Directory of the nodes' spools.
 pub(super) const SPOOL: &str = "spool";
-/// The program of nodes' daemons.
+/// Program of the nodes' daemons.
 const AGENT: &str = "spurd";
-/// How long a daemon may take to end when it is asked to.
+/// Time for a daemon to end after a signal.
 const GRACE: Duration = Duration::from_secs(5);
-/// How much of a daemon's log is shown when it failed, in lines.
+/// Number of lines shown of a failed daemon's log.
 const LOG_LINES: usize = 8;
 
-/// Where the cluster is, and how commands find it.
+/// Directory of the cluster, through which commands find it.
 #[derive(Clone, Debug)]
 pub(super) struct Site {
     directory: PathBuf,
 }
 
-/// The cluster, until it is taken down.
+/// The cluster until it is taken down.
 pub(super) struct Cluster {
     pub site: Site,
-    /// Where the daemons' programs are.
+    /// Directory of the daemons' programs.
     programs: PathBuf,
-    /// Clears up if this process cannot.
+    /// Cleans up if this process is killed.
     janitor: Janitor,
-    /// Children this process had before: none of the cluster's business.
+    /// Children of this process that do not belong to the cluster.
     inherited: Vec<Pid>,
-    /// Daemons that have not ended, by name.
+    /// Running daemons by name.
     alive: BTreeMap<String, Pid>,
     exits: mpsc::UnboundedReceiver<(String, io::Result<ExitStatus>)>,
     tell_exit: mpsc::UnboundedSender<(String, io::Result<ExitStatus>)>,
 }
 
 impl Site {
-    /// A command's surroundings in this cluster, everything it says kept in memory.
+    /// Returns the session of a command in this cluster, with its output in memory.
     pub(super) fn session(&self, name: &'static str) -> Session {
         Session::in_memory(name, self.environment(), None)
     }
 
-    /// The environment in which the commands find this cluster: without what was set for another one.
+    /// Returns the environment in which commands find this cluster, without variables for other clusters.
     pub(super) fn environment(&self) -> BTreeMap<String, String> {
         let foreign = ["SLURM_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SINFO_", "SPUR_"];
         let mut environment: BTreeMap<String, String> = std::env::vars()
@@ -81,17 +80,17 @@ impl Site {
         self.path("spur.toml")
     }
 
-    /// A file of the cluster.
+    /// Returns the path of a file of the cluster.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 }
 
 impl Cluster {
-    /// An empty directory for the cluster, and this process made the heir of all it will start.
+    /// Creates an empty directory for the cluster and makes this process adopt orphaned children.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(super) fn prepare() -> anyhow::Result<Cluster> {
         set_child_subreaper(Some(getpid())).context("cannot take over what daemons leave behind")?;
         let directory = std::env::temp_dir().join(format!("spur-demo-{}", std::process::id()));
@@ -106,10 +105,10 @@ impl Cluster {
         Ok(Cluster { site, programs, janitor, inherited, alive: BTreeMap::new(), exits, tell_exit })
     }
 
-    /// Starts the controller and the nodes. They are up when the controller answers; nodes register by themselves.
+    /// Starts the controller and the nodes. Returns when the controller answers; the nodes register later.
     ///
     /// # Errors
-    /// A daemon that is not there or fails.
+    /// A daemon that is missing or fails.
     pub(super) async fn start(&mut self) -> anyhow::Result<()> {
         for daemon in [CONTROLLER, AGENT] {
             let daemon = self.programs.join(daemon);
@@ -132,7 +131,7 @@ impl Cluster {
         let program = std::env::current_exe().context("cannot find out where this program lies")?;
         let commands = self.site.path("bin");
         links::make(&commands, &program)?;
-        // In the demo's shell `spur why` and its like are at hand, too.
+        // The shell of the demonstration can also run `spur` itself, such as `spur why`.
         symlink(&program, commands.join("spur")).context("cannot make a link to spur")?;
         self.start_controller().await?;
         fabric::nodes().try_for_each(|node| self.spawn(&node))
@@ -154,7 +153,7 @@ impl Cluster {
     /// Starts the controller, or the daemon of a node.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(super) fn spawn(&mut self, name: &str) -> anyhow::Result<()> {
         let log = self.site.path("log").join(name);
         let out = File::options().create(true).append(true).open(&log);
@@ -175,13 +174,13 @@ impl Cluster {
         let (tell, name) = (self.tell_exit.clone(), name.to_owned());
         tokio::spawn(async move {
             let ended = child.wait().await;
-            // Nobody asks any more when the demonstration is over.
+            // The receiver is gone once the demonstration is over.
             let _ = tell.send((name, ended));
         });
         Ok(())
     }
 
-    /// Kills a daemon, with all that it has started if everything of its host is to go; gives its number.
+    /// Kills a daemon and returns its pid. With `all`, also kills everything that the daemon has started.
     ///
     /// # Errors
     /// A daemon that does not run.
@@ -194,14 +193,14 @@ impl Cluster {
             }
         }
         if all {
-            // What it leaves is this process's now.
+            // The daemon's children have become children of this process.
             let spared: Vec<Pid> = self.inherited.iter().chain(self.alive.values()).copied().collect();
             end_heirs(&spared);
         }
         Ok(pid)
     }
 
-    /// Waits until a daemon ends that should not, and tells what it said.
+    /// Waits until a daemon ends unexpectedly, and returns an error with the end of its log.
     pub(super) async fn failure(&mut self) -> anyhow::Error {
         match self.exits.recv().await {
             None => std::future::pending().await,
@@ -216,10 +215,10 @@ impl Cluster {
         }
     }
 
-    /// Does something unless a daemon ends that should not.
+    /// Runs `work` unless a daemon ends unexpectedly.
     ///
     /// # Errors
-    /// The last words of that daemon.
+    /// The end of that daemon's log.
     pub(super) async fn while_up<T>(&mut self, work: impl Future<Output = T>) -> anyhow::Result<T> {
         tokio::select! {
             done = work => Ok(done),
@@ -227,12 +226,12 @@ impl Cluster {
         }
     }
 
-    /// Ends everything and removes the directory.
+    /// Ends all processes and removes the directory.
     ///
     /// # Errors
     /// A directory that cannot be removed.
     pub(super) async fn take_down(mut self) -> anyhow::Result<()> {
-        // The nodes first: what they report on their way out is heard.
+        // The nodes end first, so that the controller receives their last reports.
         let (controller, nodes): (BTreeMap<_, _>, BTreeMap<_, _>) =
             self.alive.clone().into_iter().partition(|(name, _)| name == CONTROLLER);
         for daemons in [nodes, controller] {
@@ -248,7 +247,7 @@ impl Cluster {
         let mut waiting: BTreeSet<String> = daemons.keys().cloned().collect();
         for (signal, patience) in [(Signal::TERM, GRACE), (Signal::KILL, GRACE)] {
             for name in &waiting {
-                // It may have ended meanwhile.
+                // The daemon may have ended meanwhile.
                 let _ = kill_process(daemons[name], signal);
             }
             let all = async {
@@ -273,7 +272,7 @@ async fn ping(session: &mut Session) -> anyhow::Result<()> {
     answer.map(|_| ()).context("the controller does not come up")
 }
 
-/// Ends the processes that were left to this one, and those that they leave in turn.
+/// Kills adopted processes, and repeatedly those that they leave behind.
 fn end_heirs(spared: &[Pid]) {
     loop {
         let heirs: Vec<Pid> = children().into_iter().filter(|child| !spared.contains(child)).collect();
@@ -287,7 +286,7 @@ fn end_heirs(spared: &[Pid]) {
     }
 }
 
-/// The processes whose parent is this one.
+/// Returns the children of this process.
 fn children() -> Vec<Pid> {
     let own = std::process::id().to_string();
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
@@ -295,14 +294,14 @@ fn children() -> Vec<Pid> {
         let name = entry.ok()?.file_name();
         let pid = name.to_str()?.parse::<i32>().ok()?;
         let status = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name of the program, in parentheses, may hold anything.
+        // The program's name, in parentheses, may contain any character.
         let parent = status.rsplit_once(')')?.1.split_whitespace().nth(1)?;
         (parent == own).then(|| Pid::from_raw(pid)).flatten()
     };
     processes.filter_map(child).collect()
 }
 
-/// Ports that nobody listens on now.
+/// Returns ports on which no process listens at present.
 fn free_ports(count: usize) -> io::Result<Vec<u16>> {
     let listeners = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<io::Result<Vec<_>>>()?;
     listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()

@@ -1,34 +1,34 @@
-//! The fabric of the demonstration: sixteen nodes in leaves of four, two leaves under each spine, and the
-//! configuration that says so.
+//! The fabric of the demonstration and its configuration: sixteen nodes in leaves of four, with two leaves
+//! under each spine.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// How many nodes there are.
+/// Number of nodes.
 pub(super) const NODES: usize = 16;
 const NODES_PER_LEAF: usize = 4;
 const LEAVES_PER_SPINE: usize = 2;
 const LEAVES: usize = NODES / NODES_PER_LEAF;
 const SPINES: usize = LEAVES / LEAVES_PER_SPINE;
 
-/// The names of the nodes.
+/// Returns the names of the nodes.
 pub(super) fn nodes() -> impl Iterator<Item = String> {
     (1..=NODES).map(|number| format!("node{number:02}"))
 }
 
-/// The leaf of a node.
+/// Returns the leaf of a node.
 pub(super) fn leaf(node: &str) -> Option<String> {
     let at = nodes().position(|name| name == node)?;
     Some(format!("leaf{}", at / NODES_PER_LEAF + 1))
 }
 
-/// The spine of a leaf.
+/// Returns the spine of a leaf.
 pub(super) fn spine(leaf: &str) -> Option<String> {
     let number: usize = leaf.strip_prefix("leaf")?.parse().ok()?;
     Some(format!("spine{}", (number - 1) / LEAVES_PER_SPINE + 1))
 }
 
-/// `spur.toml` of a cluster in `directory`; the first port is the controller's.
+/// Returns the `spur.toml` of a cluster in `directory`; the first port is the controller's.
 pub(super) fn configuration(directory: &Path, ports: &[u16]) -> String {
     let directory = directory.display();
     let mut text = format!(

@@ -1,4 +1,5 @@
-//! Who clears up when the demonstration was killed: a process of its own, that waits until the demonstration is gone.
+//! The janitor: a separate process that waits for the end of the demonstration and cleans up if it was
+//! killed.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,46 +14,46 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::cluster::SPOOL;
 
-/// Says to `spur demo` that it is the janitor, of this directory.
+/// Variable that makes `spur demo` the janitor of the directory it names.
 pub(super) const DUTY: &str = "SPUR_DEMO_JANITOR";
-/// The program that runs here, whatever has become of its file.
+/// The running program, even if its file was replaced.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
-/// The janitor, as the demonstration has it.
+/// The janitor, as a child of the demonstration.
 pub(super) struct Janitor {
     process: Child,
 }
 
 impl Janitor {
-    /// Starts one for a directory. It is not of the process group of the demonstration: what ends that does not end it.
+    /// Starts a janitor for a directory. It has its own process group, so that a signal to the
+    /// demonstration's group does not end it.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(super) fn hire(directory: &Path) -> io::Result<Janitor> {
         let mut command = Command::new(THIS_PROGRAM);
-        // A pipe of which nobody has the other end but the demonstration: it ends with that.
+        // Only the demonstration has the other end of the pipe, which closes when the demonstration ends.
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         command.arg("demo").env_clear().env(DUTY, directory).current_dir("/").process_group(0);
         Ok(Janitor { process: command.spawn()? })
     }
 
-    /// Nothing is left to do.
+    /// Ends the janitor when nothing is left to clean up.
     pub(super) fn dismiss(mut self) {
         drop(self.process.stdin.take());
-        // It ends now, whatever it says.
+        // The janitor's exit code does not matter.
         let _ = self.process.wait();
     }
 }
 
-/// Waits until nobody has the other end of the standard input, then ends everything that belongs to the directory, and
-/// removes it.
+/// Waits until the standard input closes. Then kills all processes of the directory and removes it.
 pub(super) fn clear_up(directory: &Path) {
-    // Nothing is ever written there.
+    // The pipe carries no data.
     let _ = io::stdin().read_to_end(&mut Vec::new());
     if !directory.exists() {
         return;
     }
-    // What is killed may just have started others.
+    // A killed process may have started others just before.
     loop {
         let found = inhabitants(directory);
         if found.is_empty() {
@@ -68,7 +69,8 @@ pub(super) fn clear_up(directory: &Path) {
     let _ = fs::remove_dir_all(directory);
 }
 
-/// The control groups of the nodes whose spools are in a directory; their names end in its number in the file system.
+/// Returns the control groups of the nodes whose spools are in a directory. Their names end in the spool's
+/// inode number.
 fn control_groups(spools: &Path) -> Vec<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mount = mounts.lines().find_map(|line| {
@@ -93,7 +95,7 @@ fn control_groups(spools: &Path) -> Vec<PathBuf> {
     groups.flatten().map(|group| group.path()).filter(is_ours).collect()
 }
 
-/// Removes a control group with those below it; the files in it are the kernel's.
+/// Removes a control group and those below it. Its files belong to the kernel and need not be removed.
 fn remove_group(group: &Path) {
     let below = fs::read_dir(group).into_iter().flatten().flatten();
     below
@@ -102,7 +104,7 @@ fn remove_group(group: &Path) {
     let _ = fs::remove_dir(group);
 }
 
-/// The processes that were told of the directory, or work in it, and are not dead.
+/// Returns the processes that work in the directory or have it in their arguments or environment.
 fn inhabitants(directory: &Path) -> Vec<Pid> {
     let own = std::process::id();
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
@@ -118,7 +120,7 @@ fn inhabitants(directory: &Path) -> Vec<Pid> {
     processes.filter_map(inhabitant).collect()
 }
 
-/// Whether a text names the directory, or what is in it.
+/// True if a text contains the path of the directory, or of a file in it.
 fn names(text: &[u8], directory: &Path) -> bool {
     let directory = directory.as_os_str().as_bytes();
     let mut places = text.windows(directory.len()).enumerate().filter(|(_, part)| *part == directory);

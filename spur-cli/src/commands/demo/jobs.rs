@@ -1,7 +1,7 @@
-//! The jobs of the demonstration, what each shows, and how to tell that it went as it should.
+//! The jobs of the demonstration, their purposes, and checks of their results.
 //!
-//! All run the same program on each of their nodes: every task integrates its part of a circle and says where it
-//! runs; the parts of a job add up to π. Those that shall be seen running wait at a gate until they were.
+//! All jobs run the same program on each of their nodes. Every task integrates its part of a circle and
+//! prints its node; the parts of a job add up to π. Jobs that must be shown running wait at a gate.
 
 use std::fs;
 use std::io::Write;
@@ -15,27 +15,27 @@ use spur_proto::v1::Job;
 
 use super::fabric;
 
-/// One of the jobs.
+/// Definition of one job.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub name: &'static str,
     pub nodes: usize,
-    /// Its `#SBATCH` lines, beside name and nodes.
+    /// The job's `#SBATCH` lines besides name and nodes.
     options: &'static [&'static str],
-    /// Whether it waits at a gate.
+    /// True if the job waits at a gate.
     pub gated: bool,
-    /// What it is there for.
+    /// Purpose of the job.
     pub about: &'static str,
-    /// The most leaves it may touch.
+    /// Maximum number of leaves that the job may span.
     most_leaves: usize,
-    /// The most spines it may touch.
+    /// Maximum number of spines that the job may span.
     most_spines: usize,
     pub backfills: bool,
-    /// How often it loses a node.
+    /// Number of times that the job loses a node.
     pub restarts: u32,
 }
 
-/// The job that shows that every node is there.
+/// The job that shows that all nodes work.
 pub(super) const GREETING: Plan = Plan {
     name: "hello",
     nodes: 16,
@@ -48,7 +48,7 @@ pub(super) const GREETING: Plan = Plan {
     restarts: 0,
 };
 
-/// The jobs that fill the cluster, in the order in which they are submitted.
+/// The jobs that fill the cluster, in the order of their submission.
 pub(super) const PLANS: [Plan; 5] = [
     Plan {
         name: "block4",
@@ -107,7 +107,7 @@ pub(super) const PLANS: [Plan; 5] = [
     },
 ];
 
-/// What every task runs: its part of the area of a circle of radius 1, and where that was reckoned.
+/// The program of every task: it prints its part of the area of a circle of radius 1, and its node and leaf.
 const TASK: &str = r#"#!/bin/sh
 part=$(awk -v rank="$SLURM_PROCID" -v tasks="$SLURM_NTASKS" 'BEGIN {
     steps = 100000
@@ -118,7 +118,7 @@ switches=${SLURM_TOPOLOGY_ADDR%.*}
 echo "rank $SLURM_PROCID of $SLURM_NTASKS on $SLURMD_NODENAME in ${switches##*.}: part $part"
 "#;
 
-/// A gate, open as long as this lives: the job behind it goes on when it is told to.
+/// A gate at which a job waits until [`Gate::open`].
 pub(super) struct Gate {
     file: fs::File,
 }
@@ -127,7 +127,7 @@ impl Gate {
     /// Lets the job pass.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(super) fn open(&mut self) -> anyhow::Result<()> {
         self.file.write_all(b"go\n").context("cannot let a job pass its gate")
     }
@@ -136,16 +136,16 @@ impl Gate {
 /// Writes the program of the tasks.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the system.
 pub(super) fn write_task(directory: &Path) -> anyhow::Result<()> {
     fs::write(directory.join("task.sh"), TASK).context("cannot write the program of the tasks")
 }
 
 impl Plan {
-    /// Writes the script and makes the gate.
+    /// Writes the script and creates the gate.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(super) fn write(&self, directory: &Path) -> anyhow::Result<Option<Gate>> {
         let path = directory.join(format!("{}.sh", self.name));
         fs::write(&path, self.script()).with_context(|| format!("cannot write {}", path.display()))?;
@@ -155,7 +155,7 @@ impl Plan {
         let gate = directory.join(format!("{}.gate", self.name));
         let made = mknodat(CWD, &gate, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0);
         made.with_context(|| format!("cannot make {}", gate.display()))?;
-        // Both ends, so that nobody waits in open.
+        // Opening both ends avoids waiting for the other end.
         let file = rustix::fs::open(&gate, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
         let file: OwnedFd = file.with_context(|| format!("cannot open {}", gate.display()))?;
         Ok(Some(Gate { file: file.into() }))
@@ -179,7 +179,7 @@ impl Plan {
         script
     }
 
-    /// What did not go as it should; nothing, if all did.
+    /// Returns the differences between a job's result and its definition; empty if there are none.
     pub(super) fn faults(&self, job: &Job, output: &str) -> Vec<String> {
         let mut faults = Vec::new();
         let mut expect = |holds: bool, problem: String| {
@@ -217,7 +217,7 @@ impl Plan {
     }
 }
 
-/// The leaves of nodes, in order.
+/// Returns the leaves of nodes, in order.
 pub(super) fn leaves(nodes: &[String]) -> Vec<String> {
     let mut leaves: Vec<String> = nodes.iter().filter_map(|node| fabric::leaf(node)).collect();
     leaves.sort();
@@ -225,14 +225,14 @@ pub(super) fn leaves(nodes: &[String]) -> Vec<String> {
     leaves
 }
 
-/// The lines of an output, those of tasks in the order of their ranks and behind the others.
+/// Returns the lines of an output; the tasks' lines come last, in the order of their ranks.
 pub(super) fn by_rank(output: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = output.lines().collect();
     lines.sort_by_key(|line| Line::read(line).map(|line| line.rank));
     lines
 }
 
-/// What a task has said.
+/// Output line of a task.
 struct Line<'a> {
     rank: usize,
     node: &'a str,

@@ -1,4 +1,5 @@
-//! `spur demo`: a whole cluster on this host for a minute, the jobs that show what it does, and nothing left of it.
+//! The command `spur demo`: runs a whole cluster on this host for a minute, with jobs that show its
+//! properties, and removes it.
 
 mod cluster;
 mod fabric;
@@ -28,17 +29,17 @@ use cluster::{CONTROLLER, Cluster, Site};
 use jobs::{GREETING, Gate, PLANS, Plan};
 use progress::Progress;
 
-/// How long the jobs may take to come to where they should be.
+/// Maximum time for the jobs to reach an expected state.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long jobs may take to end when they are cancelled.
+/// Maximum time for cancelled jobs to end.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
-/// The most lines that the report on one job has.
+/// Maximum number of lines in the report on one job.
 const REPORT_LINES: usize = 10;
-/// What a reader may try after the demo.
+/// Suggestions after the demonstration.
 const NEXT: &str = "\
 Next: `spur demo --shell` leaves such a cluster up and gives you a shell in which sbatch, squeue and the others work.
       docs/guide/install.md sets up a cluster on your hosts; `spur import slurm /etc/slurm` begins with Slurm's files.";
-/// Cluster, nodes, jobs submitted, jobs seen, controller killed, node killed, jobs ended.
+/// Number of steps: cluster, nodes, jobs submitted, jobs shown, controller killed, node killed, jobs ended.
 const STEPS: usize = 7;
 
 #[derive(Debug, Default)]
@@ -68,7 +69,7 @@ pub(super) const LINE: CommandLine<Wishes> = CommandLine {
 /// Runs `spur demo`.
 ///
 /// # Errors
-/// Whatever did not go as it should.
+/// The first failure.
 pub async fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     if let Some(directory) = session.env(janitor::DUTY) {
         janitor::clear_up(Path::new(&directory));
@@ -103,7 +104,7 @@ pub async fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> 
     Ok(code)
 }
 
-/// What asks for an end.
+/// Signals that end the demonstration.
 struct Interrupts {
     interrupt: tokio::signal::unix::Signal,
     others: [tokio::signal::unix::Signal; 2],
@@ -116,7 +117,7 @@ impl Interrupts {
         Ok(Interrupts { interrupt: listen(SignalKind::interrupt())?, others })
     }
 
-    /// Waits for one of them; an interrupt does not count while a shell has the terminal.
+    /// Waits for one of the signals; the interrupt is ignored while a shell has the terminal.
     async fn wait(&mut self, shell: bool) {
         let [terminate, hangup] = &mut self.others;
         loop {
@@ -145,7 +146,7 @@ async fn show(
     let site = cluster.site.clone();
     let greeted = cluster.while_up(greet(&site, progress)).await??;
     if wishes.shell {
-        // Whoever has the shell may end what daemons they like.
+        // The user of the shell may kill daemons, so their end is no failure.
         return shell(&site, progress).await;
     }
     let mut show = cluster.while_up(Show::begin(&site, progress, greeted)).await??;
@@ -157,7 +158,7 @@ async fn show(
     show.judge(session, &site.path("jobs"))
 }
 
-/// Runs a job on all nodes, so that all of them are there when it has ended.
+/// Runs a job on all nodes; its end shows that every node works.
 async fn greet(site: &Site, progress: &mut Progress) -> anyhow::Result<Jobs> {
     let directory = site.path("jobs");
     jobs::write_task(&directory)?;
@@ -169,7 +170,7 @@ async fn greet(site: &Site, progress: &mut Progress) -> anyhow::Result<Jobs> {
     Ok(ended)
 }
 
-/// Lets the user have the cluster.
+/// Runs a shell in which the user can use the cluster.
 async fn shell(site: &Site, progress: &mut Progress) -> anyhow::Result<u8> {
     progress.clear();
     let program = std::env::var("SHELL").ok().filter(|shell| !shell.is_empty());
@@ -183,20 +184,20 @@ async fn shell(site: &Site, progress: &mut Progress) -> anyhow::Result<u8> {
     Ok(ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILURE))
 }
 
-/// What is being shown.
+/// State of the presentation.
 struct Show {
-    /// The jobs that are under way, by number.
+    /// Jobs that have not ended, by number.
     jobs: BTreeMap<u32, &'static Plan>,
-    /// Behind which some of them wait.
+    /// Gates of the waiting jobs.
     gates: Vec<Gate>,
-    /// How those that have ended ended.
+    /// Results of the ended jobs.
     ended: Jobs,
-    /// What did not go as it should.
+    /// Differences from the expected results.
     faults: Vec<String>,
 }
 
 impl Show {
-    /// Submits the jobs and waits until the cluster is busy.
+    /// Submits the jobs and waits until all gated ones run.
     async fn begin(site: &Site, progress: &mut Progress, ended: Jobs) -> anyhow::Result<Show> {
         let directory = site.path("jobs");
         progress.now("submitting five jobs");
@@ -225,12 +226,12 @@ impl Show {
         Ok(show)
     }
 
-    /// The jobs that stay until they have been seen.
+    /// Returns the jobs that wait at a gate.
     fn gated(&self) -> impl Iterator<Item = (u32, &'static Plan)> {
         self.jobs.iter().filter(|(_, plan)| plan.gated).map(|(&id, &plan)| (id, plan))
     }
 
-    /// Kills the controller and starts it again: the jobs have gone on meanwhile.
+    /// Kills and restarts the controller, and checks that the jobs kept running.
     async fn lose_controller(
         &mut self,
         session: &mut Session,
@@ -260,7 +261,7 @@ impl Show {
         queries(session, &site, &["squeue"]).await
     }
 
-    /// Kills everything on a node that runs a job, and starts its daemon again: the job begins anew, once.
+    /// Kills all processes of a node that runs a job, and restarts its daemon. The job must restart once.
     async fn lose_node(
         &mut self,
         session: &mut Session,
@@ -291,7 +292,7 @@ impl Show {
         queries(session, &site, &["squeue"]).await
     }
 
-    /// Lets all jobs go on and waits for their end.
+    /// Opens all gates and waits until the jobs have ended.
     async fn end(&mut self, site: &Site, progress: &mut Progress) -> anyhow::Result<()> {
         let text = "waiting for the jobs to end";
         progress.now(text);
@@ -309,7 +310,7 @@ impl Show {
         Ok(())
     }
 
-    /// Tells what became of the jobs, and what of it is not as it should be.
+    /// Prints the results of the jobs and their differences from the definitions.
     fn judge(mut self, session: &mut Session, directory: &Path) -> anyhow::Result<u8> {
         for (id, plan) in &self.jobs {
             let job = self.ended.remove(id).unwrap_or_default();
@@ -333,7 +334,7 @@ fn is_running(jobs: &Jobs, id: u32) -> bool {
     jobs.get(&id).is_some_and(|job| job.state == "RUNNING")
 }
 
-/// Submits a script as a user would.
+/// Submits a script by `sbatch`.
 async fn submit(site: &Site, plan: &Plan) -> anyhow::Result<u32> {
     let mut inside = site.session("sbatch");
     let directory = site.path("jobs");
@@ -349,7 +350,8 @@ async fn submit(site: &Site, plan: &Plan) -> anyhow::Result<u32> {
     }
 }
 
-/// Waits for jobs, but not for ever: if they do not get on, tells why.
+/// Waits for jobs until `wanted` is satisfied. After [`PATIENCE`], fails with the reasons for which they
+/// wait.
 async fn wait(
     site: &Site,
     plans: &BTreeMap<u32, &'static Plan>,
@@ -373,7 +375,7 @@ async fn wait(
     bail!("the jobs do not get on within {} s:{}", PATIENCE.as_secs(), stuck.collect::<String>())
 }
 
-/// What a user would ask while the jobs are there.
+/// Runs commands that show the jobs, and prints their output.
 async fn queries(session: &mut Session, site: &Site, commands: &[&str]) -> anyhow::Result<()> {
     for &command in commands {
         let mut inside = site.session("spur demo");
@@ -392,7 +394,7 @@ async fn queries(session: &mut Session, site: &Site, commands: &[&str]) -> anyho
     Ok(())
 }
 
-/// Prints what became of a job, in at most [`REPORT_LINES`] lines: the end of a long output is only counted.
+/// Prints the result of a job in at most [`REPORT_LINES`] lines; the remaining lines are only counted.
 fn report(session: &mut Session, plan: &Plan, job: &Job, output: &str) -> anyhow::Result<()> {
     let nodes: Vec<String> =
         job.nodes.parse::<HostList>().map(|list| list.iter().collect()).unwrap_or_default();
@@ -420,8 +422,8 @@ fn report(session: &mut Session, plan: &Plan, job: &Job, output: &str) -> anyhow
     Ok(writeln!(session.out, "{}\n", lines.join("\n"))?)
 }
 
-/// Ends the jobs that are there yet, so that nothing runs when the nodes go. What cannot be ended that way is ended
-/// with the nodes.
+/// Cancels all jobs, so that nothing runs when the nodes end. Jobs that cannot be cancelled end with the
+/// nodes.
 async fn cancel_all(site: &Site) {
     let cancelled = async {
         let mut inside = site.session("spur demo");
@@ -440,6 +442,6 @@ async fn cancel_all(site: &Site) {
         watch::until_ended(&mut inside, ids).await?;
         anyhow::Ok(())
     };
-    // Whether or not that worked, the nodes go next.
+    // The nodes end next, even if this failed.
     let _ = timeout(CANCEL_PATIENCE, cancelled).await;
 }

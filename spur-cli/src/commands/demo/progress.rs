@@ -1,25 +1,25 @@
-//! How far the demonstration is: one line that changes on a terminal, plain lines elsewhere.
+//! Progress of the demonstration: a line that is rewritten on a terminal, plain lines elsewhere.
 
 use std::io::Write;
 
 use crate::terminal;
 
-/// The display.
+/// Display of the progress.
 pub(super) struct Progress {
     terminal: bool,
-    /// What stands on the line that changes.
+    /// True if the rewritable line has text.
     shown: bool,
-    /// Steps that are done, and all of them.
+    /// Number of finished steps, and number of all steps.
     steps: (usize, usize),
 }
 
 impl Progress {
-    /// For so many steps.
+    /// Returns the display for `steps` steps.
     pub(super) fn new(steps: usize) -> Progress {
         Progress { terminal: terminal::shows_progress(), shown: false, steps: (0, steps) }
     }
 
-    /// What is going on now.
+    /// Shows the present activity.
     pub(super) fn now(&mut self, text: &str) {
         let (done, all) = self.steps;
         let line = if self.terminal {
@@ -32,19 +32,19 @@ impl Progress {
         say(&line);
     }
 
-    /// How many of the things that the step waits for are there; only shown where a line can change.
+    /// Shows the number of things that exist among those the step waits for; only on a terminal.
     pub(super) fn count(&mut self, text: &str, there: usize, all: usize) {
         if self.terminal {
             self.now(&format!("{text}: {there} of {all}"));
         }
     }
 
-    /// A step is done.
+    /// Counts a finished step.
     pub(super) fn done(&mut self) {
         self.steps.0 += 1;
     }
 
-    /// Makes room for other output.
+    /// Clears the rewritable line before other output.
     pub(super) fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
             say("\r\x1b[K");
@@ -52,7 +52,7 @@ impl Progress {
     }
 }
 
-/// Nobody need be there to read it.
+/// Prints a text; a closed stream is ignored.
 fn say(text: &str) {
     let mut err = std::io::stderr();
     let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());

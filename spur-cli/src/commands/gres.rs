@@ -1,4 +1,4 @@
-//! `--gres=help`: what devices there are to ask for.
+//! The option `--gres=help`: lists the devices that can be requested.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -10,21 +10,21 @@ use crate::options::Layer;
 use crate::options::submission::Submission;
 use crate::session::Session;
 
-/// Whether some component asks what there is.
+/// True if any component has `--gres=help`.
 pub(super) fn help_is_said(components: &[Layer<Submission>]) -> bool {
     let mut said = components.iter().flatten().filter(|said| said.option.long == "gres");
     said.any(|said| is_help(said.value.as_deref()))
 }
 
-/// Whether a value of `--gres` asks what there is.
+/// True if a value of `--gres` requests the list of devices.
 pub(super) fn is_help(value: Option<&str>) -> bool {
     value.is_some_and(|value| value.eq_ignore_ascii_case("help"))
 }
 
-/// Prints what there is, as Slurm does.
+/// Prints the names of the cluster's devices, as Slurm does.
 ///
 /// # Errors
-/// What keeps the nodes from being asked for.
+/// An error of the controller's list of nodes.
 pub(super) async fn help(session: &mut Session) -> anyhow::Result<u8> {
     let nodes = query::nodes(session.connection()?, "").await?;
     writeln!(session.out, "Valid gres options are:")?;
@@ -34,7 +34,7 @@ pub(super) async fn help(session: &mut Session) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// The names of the devices of some nodes.
+/// Returns the names of the devices of some nodes.
 pub(super) fn names(nodes: &[Node]) -> BTreeSet<&str> {
     let names = nodes.iter().flat_map(|node| node.gres.split(','));
     names.filter_map(|gres| gres.split(':').next()).filter(|name| !name.is_empty()).collect()

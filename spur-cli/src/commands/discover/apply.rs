@@ -1,8 +1,9 @@
-//! Puts a topology that was found into the controller's `spur.toml` and has the controller read it.
+//! Writes a discovered topology into the controller's `spur.toml` and makes the controller read the file.
 //!
-//! The file stays the one place that says what the topology is: a controller that starts again, or a standby that takes
-//! over, has to find the same in it. So `--apply` changes the file and then asks for `scontrol reconfigure`, which swaps
-//! the topology as one transaction or refuses it whole. If it is refused, the file of before is put back.
+//! The file remains the only description of the topology, because a controller that restarts, or a standby
+//! that takes over, reads it. `--apply` therefore changes the file and then requests `scontrol reconfigure`,
+//! which replaces the topology in one transaction or refuses it. After a refusal the previous file is
+//! restored.
 
 use std::fs;
 use std::io::Write;
@@ -21,14 +22,14 @@ use crate::commands::scontrol::controller;
 use crate::place;
 use crate::session::Session;
 
-/// The keys that say what a topology is. The others, such as `rule` and `limits`, are the site's and stay.
+/// Keys that describe a topology. All others, such as `rule` and `limits`, belong to the site and are kept.
 const KEYS: [&str; 6] = ["plugin", "layers", "switches", "blocks", "block_size", "block_sizes"];
 
-/// Puts `found`, the text of topologies, in force. Says on the standard error what changes.
+/// Puts `found`, a text with topologies, into effect and prints the changes on the standard error.
 ///
 /// # Errors
-/// A controller on another host, a file that cannot be changed, topologies that the file's nodes do not allow, or a
-/// refusal by the controller; the topology in force stays.
+/// A controller on another host, a file that cannot be changed, topologies that do not fit the file's nodes,
+/// or a refusal by the controller. The topology in force then stays.
 pub(super) async fn apply(session: &mut Session, path: &str, found: &str) -> anyhow::Result<()> {
     let answer = controller::ping(session).await?;
     let here = place::hostname();
@@ -75,13 +76,13 @@ pub(super) async fn apply(session: &mut Session, path: &str, found: &str) -> any
     Ok(())
 }
 
-/// Has the controller read its file again; returns what has changed.
+/// Makes the controller read its file again; returns the changes.
 async fn reconfigure(session: &mut Session) -> anyhow::Result<Vec<String>> {
     let call = async |mut controller: Controller, request| controller.reconfigure(request).await;
     Ok(session.connection()?.read(ReconfigureRequest {}, call).await?.changes)
 }
 
-/// Writes a file anew, whole or not at all, with the rights that it has.
+/// Replaces a file atomically and durably, with its owner and permissions.
 fn replace(path: &str, text: &str) -> anyhow::Result<()> {
     let path = fs::canonicalize(path).with_context(|| format!("cannot find {path}"))?;
     let directory = path.parent().unwrap_or(Path::new("/"));
@@ -104,8 +105,8 @@ fn owner(meta: &fs::Metadata) -> (Option<rustix::fs::Uid>, Option<rustix::fs::Gi
     (Some(rustix::fs::Uid::from_raw(meta.uid())), Some(rustix::fs::Gid::from_raw(meta.gid())))
 }
 
-/// The text of a configuration with the topologies of another text in place of its own of the same names; comments and
-/// all other keys stay.
+/// Returns a configuration in which the topologies of `found` replace those of the same names. Comments and
+/// all other keys are kept.
 fn with_topologies(config: &str, found: &str) -> anyhow::Result<String> {
     let mut config: DocumentMut = config.parse()?;
     let mut found: DocumentMut = found.parse().context("what was found is not TOML")?;
@@ -133,13 +134,13 @@ fn with_topologies(config: &str, found: &str) -> anyhow::Result<String> {
     Ok(config.to_string())
 }
 
-/// Replaces the keys that say what a topology is.
+/// Replaces the keys that describe a topology.
 fn take_over(own: &mut Table, found: &mut Table) {
     own.set_implicit(false);
     KEYS.iter().for_each(|key| drop(own.remove(key)));
     for key in KEYS {
         if let Some(mut item) = found.remove(key) {
-            // The places of the tables in the other text mean nothing here: the tables follow their topology.
+            // Positions of tables refer to the other text, so the tables are placed after their topology.
             if let Item::ArrayOfTables(tables) = &mut item {
                 tables.iter_mut().for_each(|table| table.set_position(own.position()));
             }
@@ -177,7 +178,7 @@ mod tests {
         assert_eq!(names, ["default", "other", "nvl"], "{after}");
         assert_eq!(all[0].switches[0].nodes.as_deref(), Some("n1"), "{after}");
         assert_eq!(all[2].blocks[0].name, "b", "{after}");
-        // A second time nothing changes.
+        // Applying the same text again changes nothing.
         assert_eq!(read(&with_topologies(&after, found).unwrap()), all);
         let fresh = with_topologies("cluster_name = \"x\"\n", found).unwrap();
         assert_eq!(read(&fresh).len(), 2, "{fresh}");

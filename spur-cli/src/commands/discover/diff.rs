@@ -1,4 +1,4 @@
-//! What a topology that was found changes in the one that is in force.
+//! Differences between a discovered topology and the topology in force.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,13 +6,13 @@ use spur_core::model::topology::{Plugin, TopologyConfig};
 use spur_core::text::hostlist::HostList;
 use spur_proto::v1::Topology;
 
-/// A topology as far as two of them are compared.
+/// The properties of a topology that are compared.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Shape {
     plugin: String,
-    /// The nodes of each leaf or base block.
+    /// Nodes of each leaf or base block.
     leaves: BTreeMap<String, BTreeSet<String>>,
-    /// The switch directly above each switch.
+    /// Switch directly above each switch.
     parents: BTreeMap<String, String>,
 }
 
@@ -21,7 +21,7 @@ fn names(list: &str) -> Vec<String> {
 }
 
 impl Shape {
-    /// The shape of a topology as it is written.
+    /// Returns the shape of a topology in a configuration.
     pub(super) fn written(topology: &TopologyConfig) -> Shape {
         let plugin = match topology.plugin {
             Plugin::Tree => "tree",
@@ -39,7 +39,7 @@ impl Shape {
         shape
     }
 
-    /// The shape of a topology as the controller has it.
+    /// Returns the shape of a topology as the controller reports it.
     pub(super) fn running(topology: &Topology) -> Shape {
         let mut shape = Shape { plugin: topology.plugin.clone(), ..Shape::default() };
         for domain in &topology.domains {
@@ -60,19 +60,20 @@ impl Shape {
         self.parents.extend(names(children).into_iter().map(|child| (child, name.to_owned())));
     }
 
-    /// How many leaves or base blocks there are.
+    /// Returns the number of leaves or base blocks.
     pub(super) fn leaves(&self) -> usize {
         self.leaves.len()
     }
 
-    /// The leaf of each node.
+    /// Returns the leaf of each node.
     fn leaf_of(&self) -> BTreeMap<&str, &str> {
         let pairs = self.leaves.iter().map(|(leaf, nodes)| nodes.iter().map(move |node| (&**node, &**leaf)));
         pairs.flatten().collect()
     }
 }
 
-/// A sentence for each difference: leaves that came, went or have another name, nodes that moved, other parents.
+/// Returns a sentence for each difference: leaves that were added, removed or renamed, nodes that moved, and
+/// changed parents.
 pub(super) fn differences(before: &Shape, after: &Shape) -> Vec<String> {
     let mut said = Vec::new();
     if before.plugin != after.plugin && !before.plugin.is_empty() {
@@ -116,8 +117,8 @@ pub(super) fn differences(before: &Shape, after: &Shape) -> Vec<String> {
     said
 }
 
-/// Leaves that have another name, new and old: more than half of the nodes of both are the same, and neither name is
-/// in both topologies.
+/// Returns the renamed leaves as pairs of new and old name. The two leaves share more than half of the nodes
+/// of each, and neither name is in both topologies.
 fn renamed<'a>(before: &'a Shape, after: &'a Shape) -> BTreeMap<&'a str, &'a str> {
     let leaf_before = before.leaf_of();
     let mut renamed = BTreeMap::new();
@@ -136,7 +137,7 @@ fn renamed<'a>(before: &'a Shape, after: &'a Shape) -> BTreeMap<&'a str, &'a str
     renamed
 }
 
-/// A sentence for the nodes that go from one leaf to another, come or go.
+/// Returns sentences about nodes that moved, were added or were removed.
 fn moves(before: &Shape, after: &Shape, new_names: &BTreeMap<&str, &str>) -> Vec<String> {
     let (leaf_before, leaf_after) = (before.leaf_of(), after.leaf_of());
     let mut moved: BTreeMap<(Option<&str>, Option<&str>), BTreeSet<String>> = BTreeMap::new();
@@ -171,7 +172,7 @@ fn list(nodes: &BTreeSet<String>) -> String {
 mod tests {
     use super::*;
 
-    /// `a: n1 n2; s > a b`.
+    /// Parses `a: n1 n2; s > a b`.
     fn shape(text: &str) -> Shape {
         let mut shape = Shape { plugin: "tree".into(), ..Shape::default() };
         for part in text.split(';') {

@@ -1,4 +1,4 @@
-//! The texts that are read: files, the output of commands, and answers of topograph's service.
+//! Reads the output of discovery tools from files, commands and topograph's service.
 
 use std::fs;
 use std::process::Command;
@@ -12,16 +12,16 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// How long topograph may take: it waits for requests that follow one another and asks clouds for every node.
+/// Maximum time for topograph, which combines successive requests and queries clouds for every node.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// The pause before topograph is asked again, at first and at most.
+/// Pauses between requests for topograph's result: the first, and the maximum.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
-/// The port of topograph.
+/// Port of topograph.
 const PORT: u16 = 49021;
-/// Where topograph gives its results.
+/// Path of topograph's results.
 const RESULT: &str = "/v1/topology";
 
-/// The text of a file.
+/// Returns the text of a file.
 ///
 /// # Errors
 /// A file that cannot be read.
@@ -30,7 +30,7 @@ pub(super) fn file(path: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// What a command prints.
+/// Returns the output of a command.
 ///
 /// # Errors
 /// A command that cannot be run, or fails.
@@ -43,11 +43,11 @@ pub(super) fn output(command: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
 }
 
-/// What topograph finds. An address without a path is asked to look now, for the form of Slurm's files; one with the path
-/// of a result gives that.
+/// Returns the result of topograph. An address without a path starts a discovery, with a result in the format
+/// of Slurm's files; an address with the path of a result returns that result.
 ///
 /// # Errors
-/// An address that is none, no answer, a failure of topograph's, or no result within ten minutes.
+/// An invalid address, no answer, a failure of topograph, or no result within ten minutes.
 pub(super) async fn topograph(url: &str) -> anyhow::Result<String> {
     let uri: Uri = url.parse().with_context(|| format!("{url} is not an address"))?;
     if uri.scheme_str() != Some("http") {

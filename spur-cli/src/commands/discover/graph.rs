@@ -1,4 +1,4 @@
-//! What topograph's engine `graph` says of each node: the switches above it and its NVLink domain, as JSON.
+//! Output of topograph's engine `graph`, in JSON: the switches above each node and its NVLink domain.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,9 +8,9 @@ use super::hosts::Wanted;
 use super::nvlink::Cliques;
 use crate::commands::import::rails::{Cabling, Port};
 
-/// The label of a node's NVLink domain.
+/// Label of a node's NVLink domain.
 const DOMAIN: &str = "accelerator.topograph.run/domain";
-/// The attribute of the same.
+/// Attribute of a node's NVLink domain.
 const ATTRIBUTE: &str = "nvlink";
 
 #[derive(Deserialize)]
@@ -21,7 +21,7 @@ struct Graph {
 #[derive(Deserialize)]
 struct Instance {
     id: String,
-    /// From the leaf upwards.
+    /// Switches above the node, from the leaf upwards.
     #[serde(default)]
     network_layers: Vec<String>,
     #[serde(default)]
@@ -30,10 +30,10 @@ struct Instance {
     attributes: BTreeMap<String, serde_json::Value>,
 }
 
-/// The cabling and the cliques of a graph, with a sentence on each node that is left out.
+/// Returns the cabling and the cliques of a graph, and a sentence for each node that is left out.
 ///
 /// # Errors
-/// What is wrong with it as JSON.
+/// An error of the JSON text.
 pub(super) fn read(text: &str, wanted: &Wanted<'_>) -> Result<(Cabling, Cliques, Vec<String>), String> {
     let graph: Graph = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let (mut cabling, mut cliques, mut said) = (Cabling::default(), Cliques::default(), Vec::new());

@@ -1,8 +1,8 @@
-//! The hosts of a fabric: from the descriptions of adapters to the ports of hosts.
+//! Hosts of a fabric: derives the ports of hosts from the descriptions of adapters.
 //!
-//! A description is mostly `HOST mlx5_0` or `HOST HCA-1`; some vendors put the host last, and some adapters carry the
-//! name of their model alone. With a node table a host is a word that names a node. Without one, names that cannot be
-//! one host's own are left out.
+//! A description is mostly `HOST mlx5_0` or `HOST HCA-1`. Some vendors put the host last, and some adapters
+//! have only the name of their model. With a node table, a host is a word that names a node. Without one,
+//! names that cannot belong to a single host are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,32 +11,32 @@ use spur_core::text::hostlist::{HostList, compare_names};
 use super::ibnet::{Device, Fabric, Kind};
 use crate::commands::import::rails::{Cabling, Port};
 
-/// What the name of a device begins with.
+/// Prefixes of device names.
 const DEVICES: [&str; 14] = [
     "mlx", "hca-", "hfi", "qib", "mthca", "ipath", "bnxt", "irdma", "ocrdma", "cxgb", "roce", "rdmap", "ibp",
     "ibs",
 ];
-/// A word in the description of the engine that a switch has inside, which has a port like an adapter.
+/// Text in the description of a switch's internal engine, which has a port like an adapter.
 const ENGINE: &str = "Aggregation Node";
 
-/// The nodes that hosts are looked for among.
+/// Selection of the nodes among which hosts are found.
 #[derive(Debug, Default)]
 pub(super) struct Wanted<'a> {
-    /// The names of `[[nodes]]`; `None` without a node table.
+    /// Names in `[[nodes]]`; `None` without a node table.
     pub(super) nodes: Option<&'a BTreeSet<String>>,
     /// Hosts that are left out.
     pub(super) exclude: BTreeSet<String>,
 }
 
 impl Wanted<'_> {
-    /// The node that a word names, perhaps with its domain behind the first dot.
+    /// Returns the node that a word names, with or without a domain after the first dot.
     fn node(&self, word: &str) -> Option<String> {
         let nodes = self.nodes?;
         let short = word.split('.').next().unwrap_or(word);
         [word, short].into_iter().find(|name| nodes.contains(*name)).map(str::to_owned)
     }
 
-    /// Why a host is left out; `None` if it is not.
+    /// Returns the reason for which a host is left out; `None` if it is not.
     pub(super) fn refusal(&self, host: &str) -> Option<&'static str> {
         if self.exclude.contains(host) {
             return Some("is left out by --exclude");
@@ -49,13 +49,13 @@ impl Wanted<'_> {
     }
 }
 
-/// An adapter that names its host.
+/// An adapter whose description names its host.
 struct Named {
     host: String,
     device: String,
 }
 
-/// The ports of hosts and the links between switches, with a sentence on everything that is left out.
+/// Returns the ports of hosts and the links between switches, and a sentence for everything that is left out.
 pub(super) fn cabling(fabric: &Fabric, wanted: &Wanted<'_>) -> (Cabling, Vec<String>) {
     let names = fabric.switch_names();
     let mut numbers = vec![None; names.len()];
@@ -110,7 +110,7 @@ pub(super) fn cabling(fabric: &Fabric, wanted: &Wanted<'_>) -> (Cabling, Vec<Str
     (cabling, said)
 }
 
-/// What a device is.
+/// Owner of a device.
 enum Owner {
     Host(Named),
     /// A name that several hosts have.
@@ -120,7 +120,7 @@ enum Owner {
     Router,
 }
 
-/// The owner of each device; switches are nobody's.
+/// Returns the owner of each device; switches have none.
 fn owners(fabric: &Fabric, wanted: &Wanted<'_>) -> Vec<Owner> {
     let boxes: BTreeSet<u64> = fabric
         .devices
@@ -148,7 +148,7 @@ fn owners(fabric: &Fabric, wanted: &Wanted<'_>) -> Vec<Owner> {
     owners
 }
 
-/// Gives an adapter without a name to the host that another adapter of the same box names.
+/// Assigns an adapter without a name to the host that another adapter of the same system names.
 fn adopt(fabric: &Fabric, owners: &mut [Owner]) {
     let mut boxes: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
     for (device, owner) in fabric.devices.iter().zip(owners.iter()) {
@@ -166,7 +166,7 @@ fn adopt(fabric: &Fabric, owners: &mut [Owner]) {
     }
 }
 
-/// Marks names under which the same device exists twice: they belong to several hosts.
+/// Marks names under which the same device exists twice: several hosts have them.
 fn tell_apart(owners: &mut [Owner]) {
     let (mut seen, mut several) = (BTreeSet::new(), BTreeSet::new());
     for owner in owners.iter() {
@@ -188,7 +188,7 @@ fn tell_apart(owners: &mut [Owner]) {
     }
 }
 
-/// The host and the device that a description names.
+/// Returns the host and the device that a description names.
 fn named(description: &str, wanted: &Wanted<'_>) -> Option<Named> {
     let words: Vec<&str> = description.split(' ').filter(|word| !word.is_empty()).collect();
     if let Some((at, host)) = words.iter().enumerate().find_map(|(at, word)| Some((at, wanted.node(word)?))) {
@@ -209,7 +209,7 @@ fn is_device(word: &str) -> bool {
     DEVICES.iter().any(|start| word.starts_with(start)) && word.contains(|c: char| c.is_ascii_digit())
 }
 
-/// What is left out, by its cause.
+/// Everything that is left out, by cause.
 #[derive(Default)]
 struct LeftOut {
     hosts: BTreeMap<(&'static str, String), Vec<String>>,

@@ -1,22 +1,22 @@
-//! What `ibnetdiscover` prints: switches, adapters and routers in blocks, each with a line for every link.
+//! Output of `ibnetdiscover`: blocks of switches, adapters and routers, with one line per link.
 //!
-//! A link stands in the blocks of both its ends and counts once. An end that has no block of its own is known from the
-//! line of the link, which has the description too.
+//! A link is in the blocks of both its ends and counts once. An end without a block is known from the link's
+//! line, which also has its description.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Lines that tell nothing about the shape of a fabric.
+/// Prefixes of lines without information about the shape of a fabric.
 const PASSED_OVER: [&str; 7] =
     ["vendid=", "devid=", "switchguid=", "caguid=", "rtguid=", "Chassis", "Non-Chassis"];
 
-/// A fabric as `ibnetdiscover` saw it.
+/// A fabric as reported by `ibnetdiscover`.
 #[derive(Debug, Default)]
 pub(super) struct Fabric {
-    /// In the order in which the file names them first.
+    /// Devices in the order in which the file first names them.
     pub(super) devices: Vec<Device>,
-    /// Each link once.
+    /// Links, each once.
     pub(super) links: Vec<[End; 2]>,
-    /// Sentences on lines that were not understood.
+    /// Sentences about lines that could not be parsed.
     pub(super) problems: Vec<String>,
 }
 
@@ -25,13 +25,13 @@ pub(super) struct Fabric {
 pub(super) struct Device {
     pub(super) kind: Kind,
     pub(super) guid: u64,
-    /// The GUID that all parts of one box share; `None` if the file does not tell.
+    /// GUID that all parts of one system share; `None` if the file does not have it.
     pub(super) system: Option<u64>,
     /// `NodeDescription`, with single spaces between words.
     pub(super) description: String,
 }
 
-/// The kind of a device.
+/// Kind of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Switch,
@@ -42,15 +42,15 @@ pub(super) enum Kind {
 /// One end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct End {
-    /// The index of the device.
+    /// Index of the device.
     pub(super) device: usize,
     pub(super) port: u32,
 }
 
-/// Reads the output of `ibnetdiscover`.
+/// Parses the output of `ibnetdiscover`.
 ///
 /// # Errors
-/// A text in which no switch has a block.
+/// A text without a block of a switch.
 pub(super) fn read(text: &str) -> Result<Fabric, String> {
     let mut reading = Reading::default();
     for (number, line) in (1..).zip(text.lines()) {
@@ -77,12 +77,12 @@ struct Reading {
     known: BTreeSet<[End; 2]>,
     /// `sysimgguid` of the block that begins.
     system: Option<u64>,
-    /// The device whose links follow.
+    /// Device of the present block, whose links follow.
     block: Option<usize>,
 }
 
 impl Reading {
-    /// Reads one line; `None` if it is not understood.
+    /// Parses one line; `None` if it cannot be parsed.
     fn line(&mut self, line: &str) -> Option<()> {
         if let Some(guid) = line.strip_prefix("sysimgguid=") {
             self.system = Some(guid_of(guid.trim_start_matches("0x"))?).filter(|guid| *guid != 0);
@@ -113,7 +113,7 @@ impl Reading {
         Some(())
     }
 
-    /// The index of the device of an id such as `S-0002c90000000001`.
+    /// Returns the index of the device with an id such as `S-0002c90000000001`.
     fn device(&mut self, id: &str, description: String) -> Option<usize> {
         let (kind, guid) = id.split_once('-')?;
         let kind = match kind {
@@ -135,18 +135,18 @@ fn guid_of(text: &str) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
 }
 
-/// What stands between the first two quotation marks, and what follows them.
+/// Returns the text in the first pair of quotation marks, and the text after it.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let (_, rest) = text.split_once('"')?;
     rest.split_once('"')
 }
 
-/// The number in the brackets that a text begins with.
+/// Returns the number in brackets at the beginning of a text.
 fn port(text: &str) -> Option<u32> {
     text.strip_prefix('[')?.split_once(']')?.0.parse().ok()
 }
 
-/// What stands in quotation marks behind `#`; empty if there is nothing.
+/// Returns the quoted text after `#`; empty if there is none.
 fn description(text: &str) -> String {
     let comment = text.split_once('#').map_or("", |(_, comment)| comment);
     let inside = comment.split_once('"').and_then(|(_, rest)| rest.rsplit_once('"'));
@@ -154,7 +154,7 @@ fn description(text: &str) -> String {
 }
 
 impl Fabric {
-    /// A name for each switch, `None` for other devices. No two switches have the same.
+    /// Returns a unique name for each switch; `None` for other devices.
     pub(super) fn switch_names(&self) -> Vec<Option<String>> {
         let is_switch = |device: &&Device| device.kind == Kind::Switch;
         let mut uses: BTreeMap<String, usize> = BTreeMap::new();
@@ -176,7 +176,7 @@ impl Fabric {
     }
 }
 
-/// `NAME` of `MF0;NAME:MODEL/U1`, a description of one word, or else the GUID.
+/// Returns `NAME` of `MF0;NAME:MODEL/U1`, a description of a single word, or the GUID.
 fn plain_name(device: &Device) -> String {
     let description = &device.description;
     let managed = description.split_once(';').map(|(_, rest)| rest.split(':').next().unwrap_or(rest));
@@ -186,7 +186,7 @@ fn plain_name(device: &Device) -> String {
     }
 }
 
-/// `-L01-U1` of `MF0;NAME:MODEL/L01/U1`: the place of a chip in a switch that has several.
+/// Returns `-L01-U1` of `MF0;NAME:MODEL/L01/U1`: the position of a chip in a switch with several chips.
 fn place_in_box(device: &Device) -> String {
     let place = device.description.split_once(':').and_then(|(_, rest)| rest.split_once('/'));
     place.map_or_else(String::new, |(_, place)| format!("-{}", place.replace('/', "-")))

@@ -1,6 +1,6 @@
-//! `spur discover`: `[topology]` from what discovery tools say of a network.
+//! The command `spur discover`: writes `[topology]` from the output of network discovery tools.
 //!
-//! What was found is printed as TOML. Everything that is left out stands in comments above it, with its cause.
+//! The result is printed as TOML. Everything that is left out is listed in comments above it, with its cause.
 
 mod apply;
 mod diff;
@@ -34,13 +34,13 @@ use diff::Shape;
 use hosts::Wanted;
 use nvlink::Cliques;
 
-/// The name of the topology of NVLink cliques that do not fit into the tree.
+/// Name of the topology of NVLink cliques that do not fit into the tree.
 const SECOND: &str = "nvl";
 
-/// What to do, and with which nodes.
+/// Options of the command.
 #[derive(Debug, Default)]
 pub(super) struct Wish {
-    /// The command to run; empty for the usual one.
+    /// Command to run; empty for the default.
     run: Option<String>,
     file: Option<String>,
     exclude: Vec<String>,
@@ -109,7 +109,7 @@ pub(super) const LINE: CommandLine<Wish> = CommandLine {
     permute: true,
 };
 
-/// A kind of tool.
+/// Discovery tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tool {
     Ibnet,
@@ -126,10 +126,10 @@ impl Tool {
     }
 }
 
-/// A tool and the file or address of what it said; without one it is run.
+/// A tool and the file or address of its output; without one, the tool is run.
 type Source = (Tool, Option<String>);
 
-/// The node table and the file that it is in.
+/// The node table and its file.
 #[derive(Debug, Default)]
 struct Table {
     path: String,
@@ -139,7 +139,8 @@ struct Table {
 /// Runs `spur discover`.
 ///
 /// # Errors
-/// A source that cannot be read or names no host; with `--diff` and `--apply` no answer of the controller, or a refusal.
+/// A source that cannot be read or names no host. With `--diff` and `--apply`, no answer of the controller or
+/// a refusal.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let mut wish = Wish::default();
     let Some(operands) = called::operands(session, &LINE, &words, &mut wish)? else {
@@ -187,7 +188,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     Ok(0)
 }
 
-/// The tools that are named, each with the word behind it.
+/// Returns the named tools, each with the word after it.
 fn sources(operands: &[String], wish: &Wish) -> anyhow::Result<Vec<Source>> {
     let mut sources: Vec<Source> = Vec::new();
     for word in operands {
@@ -244,7 +245,7 @@ impl Table {
     }
 }
 
-/// What a tool says.
+/// Returns the output of a tool.
 async fn text(tool: Tool, from: Option<&str>, wish: &Wish) -> anyhow::Result<String> {
     match from {
         Some(url) if tool == Tool::Topograph && url.contains("://") => fetch::topograph(url).await,
@@ -257,19 +258,19 @@ async fn text(tool: Tool, from: Option<&str>, wish: &Wish) -> anyhow::Result<Str
     }
 }
 
-/// What was read so far.
+/// Results read so far.
 #[derive(Default)]
 struct Found {
     topologies: Vec<Topology>,
     cliques: Option<Cliques>,
-    /// Sentences on everything that is left out.
+    /// Sentences about everything that is left out.
     left_out: Vec<String>,
-    /// The tools, for the first line of the text.
+    /// Names of the tools, for the first line of the text.
     tools: Vec<&'static str>,
 }
 
 impl Found {
-    /// Reads what a tool says, from a file or, without one, from a command on this host.
+    /// Reads the output of a tool. Without `from`, the output is that of a command on this host.
     fn read(
         &mut self,
         tool: Tool,
@@ -307,7 +308,7 @@ impl Found {
         Ok(())
     }
 
-    /// Takes over the tree of a cabling.
+    /// Adds the tree of a cabling.
     fn tree(&mut self, cabling: rails::Cabling, wanted: &Wanted<'_>) {
         let joined = rails::joined(cabling);
         self.left_out.extend(joined.left_out);
@@ -323,7 +324,7 @@ impl Found {
         self.topologies.push(topology);
     }
 
-    /// Takes over what topograph writes for Slurm.
+    /// Adds topologies in topograph's output for Slurm.
     fn topograph(&mut self, text: &str, name: &str, wanted: &Wanted<'_>) -> anyhow::Result<()> {
         let mut topologies = topology::of_text(text, name).map_err(|problem| anyhow!(problem))?;
         for topology in &mut topologies {
@@ -338,7 +339,7 @@ impl Found {
         Ok(())
     }
 
-    /// Joins trees and cliques, and writes all as TOML; beside it a sentence on how much there is.
+    /// Combines trees and cliques; returns the TOML text and a sentence about its size.
     fn written(mut self, wanted: &Wanted<'_>) -> anyhow::Result<(String, String)> {
         if let Some(cliques) = self.cliques.take() {
             self.join(cliques);
@@ -390,7 +391,7 @@ impl Found {
         Ok((text, summary))
     }
 
-    /// Puts cliques below the units of the tree, or into a topology of their own.
+    /// Places cliques below the units of the tree, or into a separate topology.
     fn join(&mut self, mut cliques: Cliques) {
         let is_alone = self.topologies.is_empty();
         let name = match self.topologies.iter_mut().find(|topology| topology.is_tree()) {
@@ -424,10 +425,10 @@ impl Found {
     }
 }
 
-/// The topologies of a text.
+/// Parses the topologies of a text.
 ///
 /// # Errors
-/// A text that is not TOML, or has keys that no topology has.
+/// A text that is not TOML, or has unknown keys.
 fn written(text: &str) -> anyhow::Result<Vec<TopologyConfig>> {
     #[derive(Deserialize)]
     struct File {
@@ -439,7 +440,7 @@ fn written(text: &str) -> anyhow::Result<Vec<TopologyConfig>> {
     Ok(topology.into_iter().chain(topologies).collect())
 }
 
-/// The topology of a name that the controller uses; an empty shape if there is none.
+/// Returns the shape of the controller's topology with this name; empty if there is none.
 async fn running(session: &mut Session, name: &str) -> anyhow::Result<Shape> {
     let request = ListTopologyRequest { name: name.to_owned(), ..ListTopologyRequest::default() };
     match query::topology(session.connection()?, request).await {

@@ -1,4 +1,4 @@
-//! NVLink cliques: which nodes share one, from what `nvidia-smi` says on each node, and their place in a tree.
+//! NVLink cliques: derives them from the output of `nvidia-smi` on each node, and places them in a tree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,27 +6,27 @@ use spur_core::text::hostlist::{HostList, compare_names};
 
 use crate::commands::import::tree::Switch;
 
-/// The command that prints the clique of each GPU of a node.
+/// Command that prints the clique of each GPU of a node.
 pub(super) const COMMAND: &str =
     "nvidia-smi --query-gpu=fabric.clusterUuid,fabric.cliqueId --format=csv,noheader";
-/// The layer of cliques.
+/// Name of the layer of cliques.
 pub(super) const LAYER: &str = "nvl";
-/// The names of the layers of a tree above, from the bottom up.
+/// Names of the layers above the cliques, from the bottom up.
 const ABOVE: [&str; 3] = ["leaf", "spine", "core"];
 
-/// The clique of each node that is in one.
+/// The clique of each node that belongs to one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cliques {
-    /// The name of a node and its clique, `CLUSTER.CLIQUE`.
+    /// Clique of each node, by name, as `CLUSTER.CLIQUE`.
     of: BTreeMap<String, String>,
-    /// Sentences on nodes that are in no clique.
+    /// Sentences about nodes without a clique.
     pub(super) left_out: Vec<String>,
 }
 
-/// Reads lines `HOST: CLUSTER, CLIQUE`, one for each GPU; a line without a host is of the host `local`.
+/// Parses lines `HOST: CLUSTER, CLIQUE`, one per GPU; a line without a host belongs to the host `local`.
 ///
 /// # Errors
-/// The first line that has no host, or is none of these, with its number.
+/// The first line without a host or with another format, with its number.
 pub(super) fn read(text: &str, local: Option<&str>) -> Result<Cliques, String> {
     let mut said: BTreeMap<String, BTreeSet<Option<String>>> = BTreeMap::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -48,7 +48,7 @@ pub(super) fn read(text: &str, local: Option<&str>) -> Result<Cliques, String> {
     Ok(Cliques::of_gpus(said))
 }
 
-/// What a line says of one GPU.
+/// One line, which describes a GPU.
 struct Gpu<'a> {
     host: Option<&'a str>,
     cluster: &'a str,
@@ -57,7 +57,7 @@ struct Gpu<'a> {
 }
 
 impl<'a> Gpu<'a> {
-    /// Reads `[HOST:] CLUSTER, CLIQUE[, STATE]`, or the same with a comma or blanks behind the host.
+    /// Parses `[HOST:] CLUSTER, CLIQUE[, STATE]`; the host may also end with a comma or blanks.
     fn of_line(line: &'a str) -> Option<Gpu<'a>> {
         let line = line.split('#').next().unwrap_or(line);
         let (mut host, rest) = match line.split_once(':') {
@@ -84,7 +84,7 @@ impl<'a> Gpu<'a> {
 }
 
 impl Cliques {
-    /// From the cliques of the GPUs of each node.
+    /// Combines the cliques of the GPUs of each node.
     fn of_gpus(said: BTreeMap<String, BTreeSet<Option<String>>>) -> Cliques {
         let mut cliques = Cliques::default();
         let mut without = Vec::new();
@@ -108,7 +108,7 @@ impl Cliques {
         cliques
     }
 
-    /// Adds a node that is known to be in a clique.
+    /// Adds a node to a clique.
     pub(super) fn add(&mut self, host: &str, clique: &str) {
         self.of.insert(host.to_owned(), clique.to_owned());
     }
@@ -117,7 +117,7 @@ impl Cliques {
         self.of.is_empty()
     }
 
-    /// Leaves nodes out, each with a reason.
+    /// Removes the nodes for which there is a refusal, with its reason.
     pub(super) fn keep(&mut self, refusal: impl Fn(&str) -> Option<&'static str>) {
         let mut refused: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
         self.of.retain(|host, _| match refusal(host) {
@@ -131,7 +131,7 @@ impl Cliques {
         self.left_out.extend(refused.into_iter().map(sentence));
     }
 
-    /// A short name for each clique: as much of the cluster's UUID as tells cliques apart.
+    /// Returns a short name for each clique: the prefix of the cluster's UUID that distinguishes the cliques.
     fn names(&self) -> BTreeMap<&str, String> {
         let cliques: BTreeSet<&str> = self.of.values().map(String::as_str).collect();
         let named = |digits: usize| -> BTreeMap<&str, String> {
@@ -146,7 +146,7 @@ impl Cliques {
         if differ { short } else { named(usize::MAX) }
     }
 
-    /// Each clique with its nodes, both in the order of names.
+    /// Returns each clique with its nodes, both in the order of names.
     pub(super) fn blocks(&self) -> Vec<(String, Vec<String>)> {
         let names = self.names();
         let mut blocks: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -160,7 +160,7 @@ impl Cliques {
         blocks
     }
 
-    /// A sentence for each clique whose nodes are in several units of a tree.
+    /// Returns a sentence for each clique whose nodes are in several units of a tree.
     pub(super) fn crossing(&self, tree: &[Switch]) -> Vec<String> {
         let units = units(tree);
         let mut crossing = Vec::new();
@@ -174,8 +174,8 @@ impl Cliques {
         crossing
     }
 
-    /// Puts the cliques below the units of a tree. A node without a clique is alone in its domain, so that no job is
-    /// told that it has NVLink with another.
+    /// Places the cliques below the units of a tree. A node without a clique gets its own domain, so that no
+    /// job assumes NVLink between it and another node.
     pub(super) fn nest(&mut self, tree: &mut Vec<Switch>) {
         let names = self.names();
         let mut below = Vec::new();
@@ -205,12 +205,12 @@ impl Cliques {
     }
 }
 
-/// The unit of each node of a tree.
+/// Returns the unit of each node of a tree.
 fn units(tree: &[Switch]) -> BTreeMap<&str, &str> {
     tree.iter().flat_map(|unit| unit.nodes.iter().map(|node| (&**node, &*unit.name))).collect()
 }
 
-/// The names of the layers of a tree whose lowest layer are cliques.
+/// Returns the names of the layers of a tree whose lowest layer consists of cliques.
 pub(super) fn layers(tree: &[Switch]) -> Vec<String> {
     let switches: BTreeMap<&str, &Switch> = tree.iter().map(|switch| (&*switch.name, switch)).collect();
     fn height(switches: &BTreeMap<&str, &Switch>, name: &str) -> usize {

@@ -1,30 +1,30 @@
 //! tidy: table
-//! The keys of Slurm's files: those that have a counterpart are taken where they are looked for, and the others stand
-//! here with the reason why they have none. An empty reason is [`PLAIN`].
+//! The keys of Slurm's files: names of the keys with a counterpart, and the other keys with the reasons why
+//! they have none. An empty reason stands for [`PLAIN`].
 
-/// What a line is about.
+/// Kind of a line in Slurm's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The whole cluster, in `slurm.conf`.
+    /// Settings of the cluster, in `slurm.conf`.
     Cluster,
-    /// Nodes.
+    /// Settings of nodes.
     Node,
-    /// Partitions.
+    /// Settings of partitions.
     Partition,
-    /// `cgroup.conf`.
+    /// Settings in `cgroup.conf`.
     Cgroup,
-    /// `gres.conf`.
+    /// Settings in `gres.conf`.
     Gres,
-    /// `job_container.conf`.
+    /// Settings in `job_container.conf`.
     JobContainer,
-    /// `topology.conf`.
+    /// Settings in `topology.conf`.
     Topology,
 }
 
-/// Of a key that needs no reason of its own.
+/// Reason for keys without a specific one.
 pub(super) const PLAIN: &str = "no counterpart";
 
-/// Names that mean the same; the first is the one that is looked for.
+/// Synonyms; the import uses the first name of each group.
 const SAME: &[&[&str]] = &[
     &["CPUs", "Procs", "Processors"],
     &["Features", "Feature"],
@@ -42,12 +42,12 @@ fn canonical(key: &str) -> &str {
     list.map_or(key, |names| names[0])
 }
 
-/// Whether two keys mean the same.
+/// True if two keys are equal or synonyms.
 pub(super) fn same(a: &str, b: &str) -> bool {
     canonical(a).eq_ignore_ascii_case(canonical(b))
 }
 
-/// Keys without a counterpart, with reasons.
+/// Returns the keys without a counterpart, with the reasons.
 pub(super) fn of(kind: Kind) -> &'static [(&'static str, &'static str)] {
     match kind {
         Kind::Cluster => CLUSTER,
@@ -60,7 +60,7 @@ pub(super) fn of(kind: Kind) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-/// The keys of this kind that have a counterpart.
+/// Returns the keys of a kind that have a counterpart.
 pub(super) fn taken(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Cluster => TAKEN_OF_CLUSTER,
@@ -75,7 +75,7 @@ pub(super) fn taken(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// Every key of this kind that Slurm has.
+/// Returns all keys that Slurm has for a kind.
 pub(super) fn all(kind: Kind) -> Vec<&'static str> {
     taken(kind).iter().copied().chain(of(kind).iter().map(|(key, _)| *key)).collect()
 }
@@ -485,7 +485,7 @@ const CGROUP: &[(&str, &str)] = &[
     ("TaskAffinity", FOUND),
 ];
 
-/// Of what is said of devices without their files.
+/// Reason for settings of devices without their files.
 pub(super) const FOUND_NEAR: &str =
     "nodes find out where their GPUs are; [[gres]] says it of others, with their files";
 
@@ -532,7 +532,7 @@ mod tests {
                 own.iter().any(|(table, key)| tables.contains(table) && *key == wanted.to_lowercase())
             };
             let without = of(kind).iter().map(|(key, _)| *key);
-            // Enforced before the accounts are loaded, it would refuse every job.
+            // The key would refuse every job before the accounts are loaded, so it is not imported.
             let later = |key: &&str| *key != "AccountingStorageEnforce";
             let both: Vec<&str> = without.filter(|key| has(key)).filter(later).collect();
             assert!(both.is_empty(), "{kind:?}: {both:?} are keys of spur.toml, too");

@@ -1,9 +1,9 @@
-//! The syntax that Slurm's files share: lines of `Key=Value` pairs, continued with a backslash, up to `#`.
+//! Syntax of Slurm's files: lines of `Key=Value` pairs, continued by a backslash, with comments after `#`.
 
 use std::fmt;
 use std::rc::Rc;
 
-/// Where something was written.
+/// Position in a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     file: Rc<str>,
@@ -11,7 +11,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// A line of a file, counted from 1.
+    /// Returns the position of a line, counted from 1.
     pub(super) fn new(file: &Rc<str>, line: usize) -> Place {
         Place { file: Rc::clone(file), line }
     }
@@ -23,7 +23,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// `Key=Value`, the key as it was written, the value without its quotes.
+/// A pair `Key=Value`: the key as written, the value without its quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
     pub(super) place: Place,
@@ -37,16 +37,16 @@ impl fmt::Display for Pair {
     }
 }
 
-/// One line, with all that continues it.
+/// A line with its continuations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     pub(super) place: Place,
     pub(super) pairs: Vec<Pair>,
-    /// Words that are no pairs.
+    /// Words that are not pairs.
     pub(super) rest: Vec<String>,
 }
 
-/// The lines of a text that say anything.
+/// Returns the lines of a text that are not empty.
 pub(super) fn read(text: &str, file: &Rc<str>) -> Vec<Line> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = Vec::new();
@@ -68,7 +68,8 @@ pub(super) fn read(text: &str, file: &Rc<str>) -> Vec<Line> {
     lines
 }
 
-/// What stands before a `#` that has no backslash before it; those that have are characters like others.
+/// Returns the text before the first `#` without a backslash. A `#` after a backslash is an ordinary
+/// character.
 fn before_comment(line: &str) -> String {
     let mut said = String::new();
     for c in line.chars() {
@@ -93,13 +94,13 @@ fn line_of(place: &Place, text: &str) -> Option<Line> {
         match behind.trim_start().strip_prefix('=') {
             Some(behind) if !word.is_empty() => {
                 let (value, behind) = value(behind);
-                // `Key+=Value` and the like mean the same in these files.
+                // In these files, `Key+=Value` and similar forms mean the same as `Key=Value`.
                 let key = word.trim_end_matches(['+', '-', '*', '/']).to_owned();
                 line.pairs.push(Pair { place: place.clone(), key, value });
                 left = behind.trim_start();
             }
             _ => {
-                // A word that begins with `=` belongs to nothing.
+                // A word that begins with `=` has no key.
                 let end = left.find(char::is_whitespace).unwrap_or(left.len());
                 let (word, behind) = left.split_at(if word.is_empty() { end } else { word.len() });
                 line.rest.push(word.to_owned());
@@ -110,7 +111,7 @@ fn line_of(place: &Place, text: &str) -> Option<Line> {
     (!line.pairs.is_empty() || !line.rest.is_empty()).then_some(line)
 }
 
-/// A value, in quotes or up to a blank, and what is behind it.
+/// Returns a value, either quoted or up to a blank, and the text after it.
 fn value(text: &str) -> (String, &str) {
     let start = text.trim_start();
     if let Some((inside, behind)) = start.strip_prefix('"').and_then(|inside| inside.split_once('"')) {
@@ -118,7 +119,7 @@ fn value(text: &str) -> (String, &str) {
     }
     let word = start.split(char::is_whitespace).next().unwrap_or_default();
     if start.len() < text.len() && word.contains('=') {
-        // `Nodes= State=UP`: the value is missing.
+        // The value is missing, as in `Nodes= State=UP`.
         return (String::new(), start);
     }
     (word.to_owned(), &start[word.len()..])

@@ -1,4 +1,4 @@
-//! `spur import slurm DIR`: a `spur.toml` from Slurm's files.
+//! The command `spur import slurm DIR`: writes a `spur.toml` from Slurm's files.
 //!
 //! Nothing stops the import but a file that cannot be read. What has a counterpart is written as a key; what has none is named in a comment above the
 //! table that it is nearest to, with the file, the line and the reason. What is written is a configuration that
@@ -36,7 +36,7 @@ use page::Section;
 use source::{Entry, Notes};
 use topology::Topologies;
 
-/// Where the result goes.
+/// Destination of the result.
 #[derive(Debug, Default)]
 pub(super) struct Wish {
     output: Option<String>,
@@ -65,7 +65,7 @@ pub(super) const LINE: CommandLine<Wish> = CommandLine {
     permute: true,
 };
 
-/// Files of Slurm's that are not looked into, with the reason.
+/// Files of Slurm that are not read, with the reasons.
 const NOT_READ: &[(&str, &str)] = &[
     ("slurmdbd.conf", "the controller keeps accounting itself"),
     ("acct_gather.conf", "energy and profiles are not measured"),
@@ -79,19 +79,19 @@ const NOT_READ: &[(&str, &str)] = &[
     ("knl_generic.conf", "Spur has no plugins"),
 ];
 
-/// A configuration that was imported.
+/// An imported configuration.
 #[derive(Debug)]
 pub struct Imported {
-    /// The text of a `spur.toml`.
+    /// Text of a `spur.toml`.
     pub text: String,
-    /// How many sentences in its comments tell of something that has no counterpart.
+    /// Number of comments about settings without a counterpart.
     pub notes: usize,
 }
 
 /// Runs `spur import`.
 ///
 /// # Errors
-/// A directory that cannot be read or has none of Slurm's files in it; a file that is there already.
+/// A directory that cannot be read or has no files of Slurm, or an output file that exists.
 pub fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let mut wish = Wish::default();
     let Some(operands) = called::operands(session, &LINE, words, &mut wish)? else {
@@ -125,10 +125,10 @@ pub fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     }
 }
 
-/// Imports a directory, or one file of Slurm's.
+/// Imports a directory, or a single file.
 ///
 /// # Errors
-/// A directory that cannot be read or has none of Slurm's files in it.
+/// A directory that cannot be read or has no files of Slurm.
 pub fn directory_of(path: &Path) -> anyhow::Result<Imported> {
     let shown = path.display();
     let meta = fs::metadata(path).with_context(|| format!("cannot read {shown}"))?;
@@ -168,7 +168,7 @@ pub fn directory_of(path: &Path) -> anyhow::Result<Imported> {
     import(&sources, files)
 }
 
-/// The files that are there.
+/// The files that exist.
 #[derive(Debug, Default)]
 struct Sources {
     conf: Option<PathBuf>,
@@ -178,14 +178,14 @@ struct Sources {
     job_container: Option<PathBuf>,
 }
 
-/// What reading them has to say.
+/// Notes and problems found while reading.
 struct Files {
     notes: Notes,
     problems: Vec<String>,
 }
 
 impl Files {
-    /// The lines of a file with those of the files that it includes, in their place.
+    /// Returns the lines of a file, with those of included files in their place.
     fn lines(&mut self, path: &Path, cluster: &mut String, open: &[PathBuf]) -> anyhow::Result<Vec<Line>> {
         let name: Rc<str> = path_name(path).into();
         let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -239,7 +239,7 @@ fn path_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The lines of `slurm.conf`, sorted by what they are about.
+/// Lines of `slurm.conf`, grouped by kind.
 #[derive(Default)]
 struct Conf {
     cluster: Entry,
@@ -269,7 +269,8 @@ impl Conf {
                     entry.rest().into_iter().for_each(|pair| drop(node_defaults.set(pair)));
                 } else {
                     let mut defaults = node_defaults.clone();
-                    // Two ways to say how many sockets there are: the line's own counts.
+                    // The number of sockets can be given in two ways; the line's own way replaces the
+                    // default.
                     if kind("SocketsPerBoard").is_some() || kind("Boards").is_some() {
                         let _ = defaults.pair("Sockets");
                     } else if kind("Sockets").is_some() {
@@ -304,7 +305,7 @@ impl Conf {
         conf
     }
 
-    /// Another line about a partition adds its nodes; of other keys the last counts.
+    /// Adds a line of a partition. A further line adds its nodes; of other keys, the last value counts.
     fn partition(&mut self, name: &str, entry: Entry) {
         let Some((_, known)) = self.partitions.iter_mut().find(|(known, _)| known == name) else {
             return self.partitions.push((name.to_owned(), entry));
@@ -387,7 +388,7 @@ fn import(sources: &Sources, mut files: Files) -> anyhow::Result<Imported> {
     Ok(Imported { text, notes: files.notes.count() })
 }
 
-/// The topologies of a file, or none where Slurm would use none.
+/// Returns the topologies of a file; none if Slurm would use none.
 fn topologies(sources: &Sources, plugin: Option<Pair>, files: &mut Files) -> anyhow::Result<Topologies> {
     let word = plugin.as_ref().map(|pair| pair.value.to_ascii_lowercase()).unwrap_or_default();
     let word = word.trim_start_matches("topology/");
@@ -426,13 +427,14 @@ fn topologies(sources: &Sources, plugin: Option<Pair>, files: &mut Files) -> any
     Ok(Topologies::new(vec![topology]))
 }
 
-/// A partition of all nodes, for a topology without a `slurm.conf`.
+/// Returns a partition of all nodes, for a topology without a `slurm.conf`.
 fn everywhere() -> Entry {
     let lines = lines::read("Nodes=ALL Default=YES", &"".into());
     Entry::of_line(&lines[0])
 }
 
-/// QOS that partitions name: others are refused then, so that they have to be there.
+/// Returns sections for the QOS that partitions name. With any such section Spur refuses all other QOS, so
+/// `normal` is added.
 fn qos_sections(named: Vec<String>) -> Vec<Section> {
     let mut seen = BTreeSet::new();
     let mut sections = Vec::new();
@@ -479,7 +481,7 @@ fn written(from: &str, problems: &[String], sections: &[Section], tail: &[Sectio
 mod tests {
     use super::*;
 
-    /// A key that the tables call taken is taken by somebody, wherever it stands.
+    /// Every key that the tables list as taken is taken by the import.
     #[test]
     fn keys_that_are_called_taken_are() {
         let directory = std::env::temp_dir().join(format!("spur-import-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! Lines of nodes, with what `gres.conf` says of their devices, as `[[nodes]]`.
+//! Converts lines of nodes, and their devices in `gres.conf`, to `[[nodes]]`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,26 +15,26 @@ use super::page::Section;
 use super::source::{Entry, Notes};
 use super::specialized::specialized;
 
-/// The largest number of any one part of a node.
+/// Maximum number of any part of a node.
 const MOST: u32 = 1_000_000;
 
-/// The nodes that there are.
+/// The nodes read so far.
 #[derive(Debug, Default)]
 pub(in crate::commands) struct Nodes {
-    /// Their sections.
+    /// Sections of the nodes.
     pub(super) sections: Vec<Section>,
-    /// Their names in the order of the table.
+    /// Names of the nodes in the order of the table.
     pub(super) names: Vec<String>,
     known: BTreeSet<String>,
     features: BTreeMap<String, Vec<String>>,
-    /// What `NodeSet` lines call several of them.
+    /// Nodes of each `NodeSet`, by name.
     pub(super) sets: BTreeMap<String, Vec<String>>,
     /// What `Topology=` says of where nodes are.
     pub(super) places: Vec<(Pair, Vec<String>)>,
 }
 
 impl Nodes {
-    /// Nodes of these names alone, of which nothing else is known.
+    /// Returns nodes of which only the names are known.
     pub(in crate::commands) fn of_names(names: Vec<String>) -> Nodes {
         let mut section = Section::new("[[nodes]]");
         section
@@ -44,12 +44,12 @@ impl Nodes {
         Nodes { sections: vec![section], names, known, ..Nodes::default() }
     }
 
-    /// Whether there is such a node.
+    /// True if a node has this name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.known.contains(name)
     }
 
-    /// A `NodeSet` line.
+    /// Reads a `NodeSet` line.
     pub(super) fn set(&mut self, mut entry: Entry, notes: &mut Notes) -> Section {
         let mut section = Section::default();
         let name = entry.value("NodeSet").unwrap_or_default();
@@ -65,7 +65,7 @@ impl Nodes {
         section
     }
 
-    /// The names in a list of nodes and sets, without those that are no nodes.
+    /// Returns the names in a list of nodes and sets, without unknown ones.
     pub(super) fn expand(&self, pair: &Pair, section: &mut Section, notes: &mut Notes) -> Vec<String> {
         let Some(list) = hostlist(pair, section, notes) else { return Vec::new() };
         let mut names: Vec<String> = Vec::new();
@@ -88,7 +88,7 @@ impl Nodes {
     }
 }
 
-/// A list of names; none if it is empty or cannot be read.
+/// Parses a list of names; `None` if it is empty or invalid.
 pub(super) fn hostlist(pair: &Pair, section: &mut Section, notes: &mut Notes) -> Option<HostList> {
     if pair.value.is_empty() || pair.value == "(null)" {
         return None;
@@ -102,7 +102,7 @@ pub(super) fn hostlist(pair: &Pair, section: &mut Section, notes: &mut Notes) ->
     }
 }
 
-/// Devices that `gres.conf` gives to nodes.
+/// Devices that `gres.conf` assigns to nodes.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
     lines: Vec<DeviceLine>,
@@ -111,25 +111,25 @@ pub(super) struct Devices {
 /// A line of `gres.conf`.
 #[derive(Debug)]
 struct DeviceLine {
-    /// `None`: all nodes.
+    /// Nodes of the line; `None` for all nodes.
     nodes: Option<Pair>,
     name: String,
-    /// The type; empty: none.
+    /// Type of the devices; empty for none.
     kind: String,
     count: u64,
-    /// The files, one for each device.
+    /// Files, one per device.
     files: Option<Pair>,
-    /// The files of one device.
+    /// Files of a single device.
     together: Option<Pair>,
     cores: Option<Pair>,
     links: Option<Pair>,
 }
 
-/// Parts of GPUs, of which there are no files.
+/// Names of shares of GPUs, which have no files.
 const SHARING: [&str; 2] = [SHARD, "mps"];
 
 impl Devices {
-    /// Reads the lines of `gres.conf`; what is said of those without a counterpart.
+    /// Reads the lines of `gres.conf`. The section has comments about keys without a counterpart.
     pub(super) fn read(lines: &[Line], notes: &mut Notes) -> (Devices, Section) {
         let mut devices = Devices::default();
         let mut section = Section::default();
@@ -163,11 +163,11 @@ impl Devices {
         (devices, section)
     }
 
-    /// Devices with their files, as `[[gres]]`.
+    /// Returns the devices that have files as `[[gres]]`.
     pub(super) fn sections(self, nodes: &Nodes, notes: &mut Notes) -> Vec<Section> {
         let (parts, of_files): (Vec<_>, Vec<_>) =
             self.lines.into_iter().partition(|line| SHARING.contains(&line.name.as_str()));
-        // How many there are on a node, Gres= says; of which GPU, nothing does.
+        // `Gres=` gives the number of shares on a node; Spur does not assign them to individual GPUs.
         let unequal = parts.iter().filter(|line| line.name == SHARD).filter_map(|line| line.files.as_ref());
         let mut said = Section::default();
         unequal.for_each(|pair| notes.tell(&mut said, pair, "the GPUs of a node have equally many shards"));
@@ -177,7 +177,7 @@ impl Devices {
         sections
     }
 
-    /// How many there are of each type of a device on a node.
+    /// Returns the number of devices of each type on a node.
     fn kinds(&self, node: &str, device: &str) -> BTreeMap<String, u64> {
         let mut kinds = BTreeMap::new();
         for line in self.lines.iter().filter(|line| line.name.eq_ignore_ascii_case(device)) {
@@ -189,7 +189,7 @@ impl Devices {
         kinds
     }
 
-    /// `spec` with the types of this node's devices, if they add up to what it says.
+    /// Splits `spec` into the types of the node's devices, if their numbers add up to its count.
     fn typed(&self, node: &str, spec: GresSpec) -> Vec<GresSpec> {
         let kinds = self.kinds(node, &spec.name);
         let fits = spec.kind.is_none()
@@ -204,7 +204,7 @@ impl Devices {
 }
 
 impl DeviceLine {
-    /// Its devices as `[[gres]]`, if it names their files.
+    /// Returns the line's devices as `[[gres]]`; `None` without their files.
     fn section(self, nodes: &Nodes, notes: &mut Notes) -> Option<Section> {
         let (key, files) = match self.together {
             Some(together) => ("multiple_files", together),
@@ -301,7 +301,7 @@ pub(super) fn nodes(mut entry: Entry, devices: &Devices, all: &mut Nodes, notes:
         all.known.insert(name.clone());
         all.names.push(name.clone());
     }
-    // Nodes of a line that have different devices come under headings of their own.
+    // Nodes of a line with different devices get separate tables.
     let gres_of = |name: &str| -> Vec<String> {
         let typed = gres.iter().flat_map(|spec| devices.typed(name, spec.clone()));
         typed.map(|spec| spec.to_string()).collect()
@@ -325,7 +325,7 @@ pub(super) fn nodes(mut entry: Entry, devices: &Devices, all: &mut Nodes, notes:
     }
 }
 
-/// The names of a line that can be used, each with its place on the line.
+/// Returns the usable names of a line, each with its index on the line.
 fn names(pair: &Pair, section: &mut Section, all: &Nodes, notes: &mut Notes) -> Vec<(usize, String)> {
     let Some(list) = hostlist(pair, section, notes) else {
         notes.tell(section, pair, "no node");
@@ -350,7 +350,7 @@ fn names(pair: &Pair, section: &mut Section, all: &Nodes, notes: &mut Notes) -> 
     names
 }
 
-/// Where the nodes of a line are reached.
+/// Addresses of the nodes of a line.
 #[derive(Debug, Default)]
 struct Addresses {
     hosts: Option<HostList>,
@@ -358,7 +358,7 @@ struct Addresses {
 }
 
 impl Addresses {
-    /// Writes those of the nodes at these places of the line.
+    /// Writes the addresses of the nodes at these indices of the line.
     fn write(&self, section: &mut Section, places: &[usize]) {
         if let Some(hosts) = &self.hosts {
             let all: Vec<String> = hosts.iter().collect();
@@ -420,7 +420,7 @@ fn is_a_row(ports: &[u16]) -> bool {
     !ports.contains(&0) && ports.windows(2).all(|pair| u32::from(pair[0]) + 1 == u32::from(pair[1]))
 }
 
-/// Whole numbers from 1.
+/// Parses a number from 1 to [`MOST`].
 fn number(entry: &mut Entry, key: &str, section: &mut Section, notes: &mut Notes) -> Option<(Pair, u32)> {
     let pair = entry.pair(key)?;
     match pair.value.parse::<u32>() {
@@ -432,7 +432,7 @@ fn number(entry: &mut Entry, key: &str, section: &mut Section, notes: &mut Notes
     }
 }
 
-/// CPUs with their sockets, cores and threads; memory and disk.
+/// Writes CPUs, sockets, cores, threads, memory and disk.
 fn shape(entry: &mut Entry, section: &mut Section, notes: &mut Notes) {
     let mut take = |key: &str| number(entry, key, section, notes);
     let cpus = take("CPUs");
@@ -441,7 +441,7 @@ fn shape(entry: &mut Entry, section: &mut Section, notes: &mut Notes) {
     let sockets = take("Sockets").map(|(_, number)| number);
     let cores = take("CoresPerSocket").map(|(_, number)| number);
     let threads = take("ThreadsPerCore").map(|(_, number)| number);
-    // Boards have no counterpart; their sockets add up.
+    // Spur has no boards, so the sockets of all boards are added.
     let on_boards = (boards.is_some() || per_board.is_some())
         .then(|| boards.unwrap_or(1).saturating_mul(per_board.unwrap_or(1)).min(MOST));
     let sockets = sockets.or(on_boards);
@@ -457,7 +457,7 @@ fn shape(entry: &mut Entry, section: &mut Section, notes: &mut Notes) {
             if all == *cpus {
                 section.plain("cpus", cpus);
             } else if product(&parts[..2]) == *cpus {
-                // Only the cores are CPUs: their other threads stay idle.
+                // Each core is one CPU; the other threads of a core are not used.
                 threads_as_cores = true;
                 section.plain("cpus", cpus);
                 let why =
@@ -497,7 +497,7 @@ fn shape(entry: &mut Entry, section: &mut Section, notes: &mut Notes) {
     }
 }
 
-/// Sockets, cores and threads with what is missing of them, as `spur.toml` completes them.
+/// Returns sockets, cores and threads; a missing number is derived as for `spur.toml`.
 fn completed(cpus: u32, parts: [Option<u32>; 3]) -> [u32; 3] {
     let mut whole = parts.map(|part| part.unwrap_or(1));
     if let Some(missing) = parts.iter().position(Option::is_none) {
@@ -507,7 +507,7 @@ fn completed(cpus: u32, parts: [Option<u32>; 3]) -> [u32; 3] {
     whole
 }
 
-/// Words that may be features here.
+/// Returns the features of a line as words that are valid in Spur.
 fn features(entry: &mut Entry, section: &mut Section, notes: &mut Notes) -> Vec<String> {
     let mut features: Vec<String> = Vec::new();
     let Some(pair) = entry.pair("Features") else { return features };
@@ -526,7 +526,7 @@ fn features(entry: &mut Entry, section: &mut Section, notes: &mut Notes) -> Vec<
     features
 }
 
-/// Devices, without what they say of sockets.
+/// Returns the devices of a line without their sockets.
 fn gres_of(pair: &Pair, section: &mut Section, notes: &mut Notes) -> Vec<GresSpec> {
     let mut found: Vec<GresSpec> = Vec::new();
     for item in items(&pair.value) {
@@ -555,7 +555,7 @@ fn gres_of(pair: &Pair, section: &mut Section, notes: &mut Notes) -> Vec<GresSpe
     found
 }
 
-/// The items of a list, whose brackets may have commas in them.
+/// Splits a list at commas outside brackets.
 fn items(list: &str) -> Vec<String> {
     let (mut depth, mut items) = (0_u32, vec![String::new()]);
     for c in list.chars() {
@@ -574,7 +574,7 @@ fn items(list: &str) -> Vec<String> {
     items
 }
 
-/// Nodes have no state in `spur.toml`; what it would take to give them theirs.
+/// Adds comments about states, which `spur.toml` does not have, with the commands that set them.
 fn state(entry: &mut Entry, names: &Pair, section: &mut Section, notes: &mut Notes) {
     let reason = entry.value("Reason").unwrap_or_else(|| "imported".to_owned());
     let Some(pair) = entry.pair("State") else { return };

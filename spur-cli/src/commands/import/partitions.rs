@@ -1,4 +1,4 @@
-//! Lines of partitions, as `[[partitions]]`.
+//! Converts lines of partitions to `[[partitions]]`.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +15,19 @@ use super::settings::{self, Common, Memory};
 use super::source::{Entry, Notes};
 use super::topology::Topologies;
 
-/// The highest tier.
+/// Highest tier.
 const MOST_TIER: u32 = 65_533;
 
-/// What partitions are read with.
+/// Context for the conversion of partitions.
 pub(super) struct Around<'a> {
     pub(super) nodes: &'a Nodes,
     pub(super) topologies: &'a Topologies,
     pub(super) common: &'a Common,
-    /// The names of all partitions.
+    /// Names of all partitions.
     pub(super) names: Vec<String>,
 }
 
-/// Every partition in the order of the file, and the QOS that they name.
+/// Returns the partitions in the order of the file, and the QOS that they name.
 pub(super) fn partitions(
     entries: Vec<(String, Entry)>,
     around: &Around<'_>,
@@ -49,13 +49,13 @@ pub(super) fn partitions(
     (sections, qos)
 }
 
-/// One partition while it is read.
+/// State of the conversion of one partition.
 struct One<'a, 'b> {
     entry: Entry,
     section: Section,
     around: &'a Around<'a>,
     notes: &'b mut Notes,
-    /// Seconds and megabytes of limits, to see whether defaults stay below them.
+    /// Limits in seconds and megabytes, by which defaults are checked.
     limits: BTreeMap<&'static str, u64>,
 }
 
@@ -192,7 +192,7 @@ impl One<'_, '_> {
             ("EXCLUSIVE", _) => self.section.text("oversubscribe", "EXCLUSIVE"),
             ("NO", _) => self.section.text("oversubscribe", if whole { "EXCLUSIVE" } else { "NO" }),
             ("YES" | "FORCE", many) => {
-                // `FORCE:1` is what preemption by suspending asks for: nothing is shared.
+                // Preemption by suspending requires `FORCE:1`, with which no CPU is shared.
                 if many != "1" {
                     self.note(&pair, "jobs share nodes, and never a CPU: oversubscribe = \"NO\"");
                 }
@@ -212,7 +212,7 @@ impl One<'_, '_> {
         ] {
             let Some(pair) = self.entry.pair(from) else { continue };
             let names = match from {
-                // `ALL` is a word here, not a name.
+                // `ALL` is a keyword here, not a name.
                 "AllocNodes" if !pair.value.eq_ignore_ascii_case("ALL") => {
                     let hosts = hostlist(&pair, &mut self.section, self.notes);
                     hosts.map(|hosts| hosts.iter().collect()).unwrap_or_default()
@@ -287,7 +287,7 @@ impl One<'_, '_> {
         }
     }
 
-    /// Memory by CPU or by node; what the partition says goes before what the cluster says.
+    /// Writes memory per CPU or per node; the partition's settings override those of the cluster.
     fn memory(&mut self) {
         let (def, max) = (self.memory_of("Def"), self.memory_of("Max"));
         let Some(Memory { key, mb: most, .. }) = &max else {
@@ -394,7 +394,7 @@ impl One<'_, '_> {
     }
 }
 
-/// The words of a list; none where it says all.
+/// Returns the words of a list; empty if the list contains `ALL`.
 fn words(list: &str) -> Vec<String> {
     let words = list.split(',').map(str::trim).filter(|word| !word.is_empty() && *word != "(null)");
     let words: Vec<String> = words.map(str::to_owned).collect();

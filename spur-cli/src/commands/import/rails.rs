@@ -1,10 +1,11 @@
-//! Switches, the ports of hosts on them and the links between switches, joined into one tree.
+//! Joins switches, the hosts' ports on them and the links between switches into one tree.
 //!
-//! With rails each host has ports on several leaves, and a leaf cannot be a domain: a node is in one domain of a
-//! layer. Leaves that serve the same hosts become one domain, a *unit*. A wrong cable must not join two units, so a
-//! single shared host does not count: two leaves belong together if more than half of the hosts of the smaller leaf
-//! have ports on both. Two switches above are one parent if more than half of the units that the larger one reaches are
-//! reached by both: a link from a core to a leaf does not make the core a spine.
+//! With rails each host has ports on several leaves, so a leaf cannot be a domain: a node is in one domain
+//! per layer. Leaves that serve the same hosts become one domain, a *unit*. A wrong cable must not join two
+//! units, so a single shared host does not suffice. Two leaves belong together if more than half of the hosts
+//! of the smaller leaf have ports on both. Two switches above form one parent if both reach more than half of
+//! the units that the larger one reaches. A link from a core to a leaf therefore does not make the core a
+//! spine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,17 +13,17 @@ use spur_core::text::hostlist::{HostList, compare_names};
 
 use super::tree::Switch;
 
-/// The name of the root that is made where no switch is above all units.
+/// Name of the added root if no switch is above all units.
 const ROOT: &str = "fabric";
 
-/// A fabric as it is cabled.
+/// Cabling of a fabric.
 #[derive(Clone, Debug, Default)]
 pub(in crate::commands) struct Cabling {
-    /// The names of the switches, each once.
+    /// Names of the switches, each once.
     pub(in crate::commands) switches: Vec<String>,
-    /// The ports of hosts, in the order of the file.
+    /// Ports of hosts, in the order of the file.
     pub(in crate::commands) ports: Vec<Port>,
-    /// Links between two switches, by their indices.
+    /// Links between two switches, by index.
     pub(in crate::commands) links: Vec<(usize, usize)>,
 }
 
@@ -30,51 +31,51 @@ pub(in crate::commands) struct Cabling {
 #[derive(Clone, Debug)]
 pub(in crate::commands) struct Port {
     pub(in crate::commands) host: String,
-    /// The index of the switch that it is connected to.
+    /// Index of the switch to which the port is connected.
     pub(in crate::commands) switch: usize,
-    /// The switch's port and the host's device, as a message shows them; empty if the file does not tell.
+    /// The switch's port and the host's device, as messages show them; empty if unknown.
     pub(in crate::commands) label: String,
 }
 
-/// The tree that a cabling becomes.
+/// The tree of a cabling.
 #[derive(Debug)]
 pub(in crate::commands) struct Joined {
     /// Units first, then each layer above, each in the order of names.
     pub(in crate::commands) switches: Vec<Switch>,
-    /// Hosts that are on at most half of the leaves of their unit, with a sentence on each.
+    /// Hosts on at most half of the leaves of their unit, with a sentence for each.
     pub(in crate::commands) doubtful: Vec<(String, String)>,
-    /// Sentences on cables that are probably wrong, and on everything that is left out.
+    /// Sentences about probably wrong cables and everything that is left out.
     pub(in crate::commands) left_out: Vec<String>,
 }
 
-/// One domain: switches that stand for one, with the domains below.
+/// One domain: the switches that form it, and the domains below.
 #[derive(Debug, Default)]
 struct Group {
     switches: Vec<usize>,
     hosts: Vec<usize>,
     children: Vec<usize>,
     has_parent: bool,
-    /// Made here, without any switch.
+    /// Name of a group without switches.
     name: Option<String>,
 }
 
-/// What is known of a cabling while it is joined.
+/// State while a cabling is joined.
 struct Joining {
     cabling: Cabling,
     hosts: Vec<String>,
-    /// The ports of each host, in the order of the file.
+    /// Ports of each host, in the order of the file.
     ports_of: Vec<Vec<usize>>,
-    /// The hosts on each switch.
+    /// Hosts on each switch.
     hosts_on: Vec<BTreeSet<usize>>,
-    /// The switches that each is linked to, with how many links lead there.
+    /// Neighbours of each switch, with the number of links to each.
     near: Vec<BTreeMap<usize, usize>>,
-    /// The group that each switch is in.
+    /// Group of each switch.
     group_of: Vec<Option<usize>>,
     groups: Vec<Group>,
     left_out: Vec<String>,
 }
 
-/// Joins leaves into units, and the switches above into parents of units.
+/// Joins leaves into units, and the switches above into parents.
 pub(in crate::commands) fn joined(cabling: Cabling) -> Joined {
     let mut joining = Joining::new(cabling);
     joining.lower_hosts();
@@ -110,8 +111,8 @@ impl Joining {
         Joining { cabling, hosts, ports_of, hosts_on, near, group_of, groups, left_out }
     }
 
-    /// A switch above leaves that has few hosts of its own: more leaves are linked to it than it has hosts, and most of
-    /// these leaves have more hosts.
+    /// True if a switch is above leaves although it has a few hosts. More leaves are linked to it than it has
+    /// hosts, and most of them have more hosts.
     fn is_above_leaves(&self, switch: usize) -> bool {
         let own = self.hosts_on[switch].len();
         let around = self.near[switch].keys().map(|&other| self.hosts_on[other].len());
@@ -120,7 +121,7 @@ impl Joining {
         own > 0 && leaves.len() > own && larger * 2 > leaves.len()
     }
 
-    /// Takes hosts off the switches above leaves. A host that has no other port gets a leaf below that switch.
+    /// Removes hosts from switches above leaves. Hosts without another port get a new leaf below that switch.
     fn lower_hosts(&mut self) {
         let above: Vec<usize> =
             (0..self.hosts_on.len()).filter(|&switch| self.is_above_leaves(switch)).collect();
@@ -162,7 +163,7 @@ impl Joining {
         }
     }
 
-    /// Makes a group of the leaves of each unit.
+    /// Forms a group from the leaves of each unit.
     fn units(&mut self) {
         let leaves: Vec<usize> =
             (0..self.hosts_on.len()).filter(|&switch| !self.hosts_on[switch].is_empty()).collect();
@@ -171,7 +172,7 @@ impl Joining {
         self.make_groups(&leaves, &components);
     }
 
-    /// Makes a group of the switches of each component, in the order of their first ones.
+    /// Forms a group from the switches of each component, in the order of their first switches.
     fn make_groups(&mut self, switches: &[usize], components: &[usize]) -> BTreeSet<usize> {
         let mut made: BTreeMap<usize, usize> = BTreeMap::new();
         for (&switch, &component) in switches.iter().zip(components) {
@@ -185,8 +186,8 @@ impl Joining {
         made.into_values().collect()
     }
 
-    /// Puts each host into the unit with most of its ports, the first in the file where several have as many. Returns
-    /// the hosts that are on few leaves of their unit.
+    /// Places each host into the unit with most of its ports; the first in the file wins a tie. Returns the
+    /// hosts that are on few leaves of their unit.
     fn place_hosts(&mut self) -> Vec<(String, String)> {
         let mut doubtful = Vec::new();
         for host in 0..self.hosts.len() {
@@ -231,7 +232,7 @@ impl Joining {
         doubtful
     }
 
-    /// Names leaves that join no other although their hosts have ports elsewhere.
+    /// Notes leaves that join no other leaf although their hosts have ports on others.
     fn lonely_leaves(&mut self) {
         for unit in 0..self.groups.len() {
             let [leaf] = self.groups[unit].switches[..] else { continue };
@@ -262,7 +263,7 @@ impl Joining {
         }
     }
 
-    /// Makes layer upon layer of the switches that are next to the groups of the layer before.
+    /// Forms the layers from the bottom up: each consists of the free switches linked to the previous layer.
     fn parents(&mut self) {
         let mut below: BTreeSet<usize> = (0..self.groups.len()).collect();
         loop {
@@ -286,7 +287,7 @@ impl Joining {
                     self.groups[parent].children.push(group);
                 }
             }
-            // A switch above nothing may be above the next layer.
+            // A switch that became the parent of no group may belong to a higher layer.
             let (idle, used): (BTreeSet<usize>, BTreeSet<usize>) =
                 made.into_iter().partition(|&group| self.groups[group].children.is_empty());
             for group in idle {
@@ -298,7 +299,7 @@ impl Joining {
         }
     }
 
-    /// The one of some groups that most links of `group` lead to; the first of several.
+    /// Returns the group in `among` to which most links of `group` lead; the first one wins a tie.
     fn most_links(&self, group: usize, among: &BTreeSet<usize>) -> Option<usize> {
         let mut links: BTreeMap<usize, usize> = BTreeMap::new();
         for &switch in &self.groups[group].switches {
@@ -312,11 +313,11 @@ impl Joining {
         links.into_iter().find(|(_, count)| *count == most).map(|(parent, _)| parent)
     }
 
-    /// Joins what is linked and has no parent in common: below the one that all others are linked to, or else below a
-    /// root that is made.
+    /// Joins linked groups that have no common parent: below one that is linked to all others, or below an
+    /// added root.
     fn roots(&mut self) {
         let mut root_of: Vec<usize> = (0..self.groups.len()).collect();
-        // Parents are made after their children.
+        // Parents have larger indices than their children.
         for group in (0..self.groups.len()).rev() {
             for child in self.groups[group].children.clone() {
                 root_of[child] = root_of[group];
@@ -349,8 +350,8 @@ impl Joining {
         }
     }
 
-    /// Joins a root with another if its switches are linked to more than half of the domains below that. Returns the root
-    /// that each root is part of then.
+    /// Merges a root into another if its switches are linked to more than half of the domains below the
+    /// other. Returns the resulting root of each root.
     fn equals(&mut self, roots: &BTreeSet<usize>) -> BTreeMap<usize, usize> {
         let mut now: BTreeMap<usize, usize> = roots.iter().map(|&root| (root, root)).collect();
         for &one in roots {
@@ -413,7 +414,7 @@ impl Joining {
         }
     }
 
-    /// Names switches that are above nothing, leaves that no host is placed on, and tops with one domain below.
+    /// Notes switches above nothing, leaves without hosts, and roots with a single domain below.
     fn without_empty(&mut self) {
         let is_empty = |group: &Group| group.hosts.is_empty() && group.children.is_empty();
         let empty: Vec<usize> = (0..self.groups.len()).filter(|&at| is_empty(&self.groups[at])).collect();
@@ -447,13 +448,13 @@ impl Joining {
         }
     }
 
-    /// How many layers are below a group.
+    /// Returns the number of layers below a group.
     fn height(&self, group: usize) -> usize {
         let below = self.groups[group].children.iter().map(|&child| self.height(child) + 1);
         below.max().unwrap_or_default()
     }
 
-    /// The groups that are left, as switches of a tree.
+    /// Returns the remaining groups as switches of a tree.
     fn tree(&self) -> Vec<Switch> {
         let mut tree = Vec::new();
         for (index, group) in self.groups.iter().enumerate() {
@@ -474,8 +475,8 @@ impl Joining {
         tree.into_iter().map(|(_, switch)| switch).collect()
     }
 
-    /// A group is called like the first of its switches in the order of names, which does not depend on where a fabric
-    /// was looked at from.
+    /// Returns the name of a group: that of its first switch in the order of names, which does not depend on
+    /// the point of discovery.
     fn name(&self, group: usize) -> String {
         let group = &self.groups[group];
         let names = group.switches.iter().map(|&switch| &self.cabling.switches[switch]);
@@ -483,7 +484,7 @@ impl Joining {
         group.name.clone().or(first).unwrap_or_default()
     }
 
-    /// Ports as a message shows them.
+    /// Returns ports as messages show them.
     fn shown(&self, ports: &[usize]) -> String {
         let shown = ports.iter().map(|&port| {
             let Port { switch, label, .. } = &self.cabling.ports[port];
@@ -493,13 +494,13 @@ impl Joining {
     }
 }
 
-/// Names as a hostlist, in the order of names.
+/// Returns names as a hostlist, in the order of names.
 fn sorted(names: impl Iterator<Item = String>) -> HostList {
     HostList::from_names(names).sorted()
 }
 
-/// For each set the first set of its component. Two sets are connected if more than half of one of them, the smaller or
-/// the larger, is in both.
+/// Returns for each set the first set of its component. Two sets are connected if their intersection has more
+/// than half the size selected by `which`: that of the smaller or the larger set.
 fn components(sets: &[&BTreeSet<usize>], which: fn(usize, usize) -> usize) -> Vec<usize> {
     let mut holders: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (index, set) in sets.iter().enumerate() {
@@ -526,7 +527,7 @@ fn components(sets: &[&BTreeSet<usize>], which: fn(usize, usize) -> usize) -> Ve
     (0..sets.len()).map(|at| root(&mut first, at)).collect()
 }
 
-/// The first set of a component; paths to it are halved on the way.
+/// Returns the first set of a component and shortens the path to it.
 fn root(first: &mut [usize], mut at: usize) -> usize {
     while first[at] != at {
         first[at] = first[first[at]];
@@ -535,14 +536,14 @@ fn root(first: &mut [usize], mut at: usize) -> usize {
     at
 }
 
-/// Whether a node is on several leaves.
+/// True if a node is on several leaves.
 pub(super) fn has_rails(switches: &[Switch]) -> bool {
     let mut seen = BTreeMap::new();
     let nodes = switches.iter().flat_map(|switch| switch.nodes.iter().map(|node| (node, &switch.name)));
     nodes.into_iter().any(|(node, leaf)| *seen.entry(node).or_insert(leaf) != leaf)
 }
 
-/// Joins the rails of switches as a file of Slurm's has them.
+/// Joins the rails of switches read from one of Slurm's files.
 pub(super) fn of_switches(switches: &[Switch]) -> Joined {
     let numbers: BTreeMap<&str, usize> =
         switches.iter().enumerate().map(|(index, switch)| (&*switch.name, index)).collect();

@@ -1,4 +1,4 @@
-//! What `slurm.conf` says of the whole cluster, as tables of `spur.toml`.
+//! Converts the cluster's settings in `slurm.conf` to tables of `spur.toml`.
 
 use std::path::Path;
 
@@ -15,37 +15,37 @@ use super::lines::Pair;
 use super::page::Section;
 use super::source::{Entry, Notes};
 
-/// The longest duration that `spur.toml` takes, seconds.
+/// Longest duration in `spur.toml`, in seconds.
 const YEAR: u64 = 365 * 86_400;
-/// The port of Slurm's controller, and of Spur's.
+/// Default port of Slurm's and Spur's controllers.
 const PORT: &str = "6817";
 
-/// Keys of the cluster that partitions have to know.
+/// Settings of the cluster that affect partitions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Common {
-    /// Nodes go to one job at a time.
+    /// True if nodes are allocated to one job at a time.
     pub(super) whole_nodes: bool,
-    /// Root may use no partition that says nothing.
+    /// True if root may use only partitions that permit it.
     pub(super) no_root: bool,
-    /// Of partitions that say nothing.
+    /// Memory settings of partitions without their own.
     pub(super) memory: Vec<Memory>,
     /// What each GPU brings along in partitions that say nothing: `DefCpuPerGPU` and `DefMemPerGPU`.
     pub(super) of_gpu: Vec<Pair>,
 }
 
-/// Memory that jobs get, or may ask for at most.
+/// Default or maximum memory of jobs.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
-    /// The key of `spur.toml`.
+    /// Key in `spur.toml`.
     pub(super) key: String,
-    /// How much; 0: no limit.
+    /// Amount in MiB; 0 for no limit.
     pub(super) mb: u64,
-    /// Where it was said, unless it is the cluster's.
+    /// Position of the setting; `None` for the cluster's.
     pub(super) pair: Option<Pair>,
 }
 
-/// Takes what it knows from `slurm.conf`, `cgroup.conf` and `job_container.conf`; the sections in the order of
-/// `etc/spur.toml`, and what partitions have to know.
+/// Takes the known settings of `slurm.conf`, `cgroup.conf` and `job_container.conf`. Returns the sections in
+/// the order of `etc/spur.toml`, and the settings that affect partitions.
 pub(super) fn settings(
     conf: &mut Entry,
     cgroup: &mut Entry,
@@ -81,7 +81,7 @@ impl Taker<'_> {
         self.notes.tell(section, pair, why);
     }
 
-    /// A whole number within bounds.
+    /// Takes a whole number of at most `most`.
     fn number(&mut self, section: &mut Section, from: &str, to: &str, most: u64) {
         let Some(pair) = self.conf.pair(from) else { return };
         match pair.value.parse::<u64>() {
@@ -94,7 +94,8 @@ impl Taker<'_> {
         }
     }
 
-    /// A duration in seconds, or in Slurm's spelling of times; Slurm's words for ever mean the longest there is.
+    /// Takes a duration in seconds or in Slurm's format of times. Slurm's words for infinity become the
+    /// longest duration.
     fn duration(&mut self, section: &mut Section, from: &str, to: &str, range: (u64, u64)) {
         let Some(pair) = self.conf.pair(from) else { return };
         let seconds = pair.value.parse::<u64>().ok().or_else(|| seconds(&pair.value));
@@ -120,7 +121,7 @@ impl Taker<'_> {
         }
     }
 
-    /// A program of the site.
+    /// Takes a single program.
     fn program(&mut self, section: &mut Section, from: &str, to: &str) {
         let mut pairs = self.conf.all(from);
         let Some(pair) = pairs.pop() else { return };
@@ -137,7 +138,7 @@ impl Taker<'_> {
         }
     }
 
-    /// Programs and patterns of their names, as many as there are lines.
+    /// Takes programs and patterns of their names, one per line.
     fn programs(&mut self, section: &mut Section, from: &str, to: &str) {
         let pairs = self.conf.all(from).into_iter().map(|pair| pair.value);
         let paths: Vec<String> = pairs.filter(|path| !path.is_empty() && path != "(null)").collect();
@@ -161,7 +162,7 @@ impl Taker<'_> {
         top
     }
 
-    /// `[controller]`, and whether everything is on loopback.
+    /// Returns `[controller]`, and true if all addresses are on loopback.
     fn controller(&mut self) -> (Section, bool) {
         let mut section = Section::new("[controller]");
         let port = match self.conf.pair("SlurmctldPort") {
@@ -217,11 +218,11 @@ impl Taker<'_> {
         (section, loopback)
     }
 
-    /// Where the controllers are, the first choice first.
+    /// Returns the controllers' hosts in the order of preference.
     fn hosts(&mut self, section: &mut Section) -> Vec<String> {
         let mut hosts = Vec::new();
         for pair in self.conf.all("SlurmctldHost") {
-            // `head(10.0.0.1)`: the address in brackets is what is called.
+            // The address in parentheses is used, as in `head(10.0.0.1)`.
             let (name, inside) = pair.value.split_once('(').unwrap_or((&pair.value, ""));
             let inside = inside.trim_end_matches(')');
             hosts.push(if inside.is_empty() { name } else { inside }.to_owned());
@@ -305,7 +306,7 @@ impl Taker<'_> {
         section
     }
 
-    /// `JobContainerType`, with `BasePath` and `Dirs` of `job_container.conf`.
+    /// Takes `JobContainerType`, with `BasePath` and `Dirs` of `job_container.conf`.
     fn private_directories(&mut self, section: &mut Section) {
         let (base, dirs) = (self.job_container.pair("BasePath"), self.job_container.pair("Dirs"));
         let Some(kind) = self.conf.pair("JobContainerType") else {
@@ -318,7 +319,8 @@ impl Taker<'_> {
             ("tmpfs", Some(base)) => {
                 let dirs = dirs.map_or("/tmp,/dev/shm".to_owned(), |pair| pair.value);
                 let dirs: Vec<&str> = dirs.split(',').map(str::trim).filter(|dir| !dir.is_empty()).collect();
-                // Each node has a directory of its own below it.
+                // A path with `%` differs between nodes; in Spur each node has its own directory below the
+                // path.
                 let path: Vec<&str> = base.value.split('/').take_while(|part| !part.contains('%')).collect();
                 let path = path.join("/");
                 let is_whole = |path: &str| path.starts_with('/') && !path.contains("..");
@@ -339,7 +341,7 @@ impl Taker<'_> {
         }
     }
 
-    /// `HealthCheckProgram`, which never runs with Slurm where no interval is said.
+    /// Takes `HealthCheckProgram`, which Slurm never runs without an interval.
     fn health_check(&mut self, section: &mut Section) {
         let interval = self.conf.pair("HealthCheckInterval");
         let seconds = interval.as_ref().and_then(|pair| pair.value.parse::<u64>().ok()).unwrap_or(0);
@@ -359,7 +361,7 @@ impl Taker<'_> {
         self.health_states(section, runs);
     }
 
-    /// `HealthCheckNodeState`, a list, which means nothing where no program runs.
+    /// Takes `HealthCheckNodeState`, a list that has no effect without a program.
     fn health_states(&mut self, section: &mut Section, runs: bool) {
         let Some(pair) = self.conf.pair("HealthCheckNodeState") else { return };
         if !runs {
@@ -380,7 +382,7 @@ impl Taker<'_> {
         }
     }
 
-    /// `EnforcePartLimits`, whose `YES` is `ALL`.
+    /// Takes `EnforcePartLimits`, whose `YES` means `ALL`.
     fn part_limits(&mut self, section: &mut Section) {
         let Some(pair) = self.conf.pair("EnforcePartLimits") else { return };
         match pair.value.to_ascii_uppercase().as_str() {
@@ -390,19 +392,19 @@ impl Taker<'_> {
         }
     }
 
-    /// `MpiDefault`, whose plugins for one version of PMIx are all `pmix`.
+    /// Takes `MpiDefault`; all plugins for versions of PMIx become `pmix`.
     fn mpi_default(&mut self, section: &mut Section) {
         let Some(pair) = self.conf.pair("MpiDefault") else { return };
         match pair.value.to_ascii_lowercase().as_str() {
             known @ ("none" | "pmi2") => section.text("mpi_default", known),
-            // What Slurm once had for releases of Open MPI that ask nothing of it.
+            // Slurm used this name for releases of Open MPI that need no service from `srun`.
             "openmpi" => section.text("mpi_default", "none"),
             pmix if pmix == "pmix" || pmix.starts_with("pmix_v") => section.text("mpi_default", "pmix"),
             _ => self.note(section, &pair, "not one of none, pmi2 and pmix"),
         }
     }
 
-    /// `PrivateData`, a list.
+    /// Takes `PrivateData`, a list.
     fn private_data(&mut self, section: &mut Section) {
         const KNOWN: [&str; 9] =
             ["accounts", "cloud", "events", "jobs", "nodes", "partitions", "reservations", "usage", "users"];
@@ -417,7 +419,8 @@ impl Taker<'_> {
         }
     }
 
-    /// `JobAcctGatherFrequency=30` or `task=30,energy=60`: of which only the tasks are looked at here.
+    /// Takes `JobAcctGatherFrequency`, such as `30` or `task=30,energy=60`; only the frequency of tasks has a
+    /// counterpart.
     fn frequency(&mut self, section: &mut Section) {
         let Some(pair) = self.conf.pair("JobAcctGatherFrequency") else { return };
         let of_tasks = |item: &str| match item.split_once('=') {
@@ -502,7 +505,7 @@ impl Taker<'_> {
             let before = section.len();
             self.number(&mut section, from, &format!("priority_weight_{name}"), u64::from(u32::MAX));
             if multifactor && section.len() == before {
-                // What Slurm leaves out weighs nothing.
+                // In Slurm, a weight that is not set is 0.
                 section.plain(&format!("priority_weight_{name}"), 0);
             }
         }
@@ -511,7 +514,7 @@ impl Taker<'_> {
         section
     }
 
-    /// What usage counts, and when it is rolled and reset.
+    /// Takes the settings of usage: weights, period and reset.
     fn usage(&mut self, section: &mut Section) {
         if let Some(pair) = self.conf.pair("PriorityWeightTRES") {
             match pair.value.parse::<TresWeights>() {
@@ -543,7 +546,7 @@ impl Taker<'_> {
             let (known, others): (Vec<&str>, Vec<&str>) =
                 words.into_iter().partition(|word| word.eq_ignore_ascii_case("MAX_TRES"));
             section.list("priority_flags", &known);
-            // FAIR_TREE is what Slurm does by default since 19.05, and what Spur always does.
+            // FAIR_TREE is Slurm's default since 19.05 and the only algorithm of Spur.
             let others: Vec<&str> =
                 others.into_iter().filter(|word| !word.eq_ignore_ascii_case("FAIR_TREE")).collect();
             if !others.is_empty() {
@@ -552,7 +555,7 @@ impl Taker<'_> {
         }
     }
 
-    /// `SchedulerParameters`.
+    /// Takes `SchedulerParameters`.
     fn parameters(&mut self, section: &mut Section) {
         let mut left = Vec::new();
         let mut depth = None;
@@ -644,7 +647,7 @@ impl Taker<'_> {
             self.program(&mut section, "ResumeFailProgram", "resume_fail_program");
             let is_forever = |time: &str| time == "-1" || time.eq_ignore_ascii_case("INFINITE");
             match self.conf.says("SuspendTime", is_forever) {
-                // So it is here where nothing is said.
+                // A missing key disables suspending in Spur as well.
                 true => drop(self.conf.pair("SuspendTime")),
                 false => self.duration(&mut section, "SuspendTime", "suspend_time", (1, 100 * YEAR)),
             }
@@ -707,7 +710,7 @@ impl Taker<'_> {
         }
     }
 
-    /// A key that means nothing here, if it is there.
+    /// Notes a key without a counterpart, if it is set.
     fn left(&mut self, section: &mut Section, key: &str, why: &str) {
         if let Some(pair) = self.conf.pair(key) {
             self.note(section, &pair, why);
@@ -732,12 +735,12 @@ impl Taker<'_> {
     }
 }
 
-/// Mebibytes; 0 where there is no limit, or no number.
+/// Parses mebibytes; 0 for no limit or an invalid number.
 pub(super) fn megabytes(text: &str) -> u64 {
     text.parse::<u64>().ok().or_else(|| text.parse().ok().map(|MemoryMb(mb)| mb)).unwrap_or(0)
 }
 
-/// What is left of `slurm.conf`, and what was said twice, in a section of comments.
+/// Returns a section of comments with the remaining settings of `slurm.conf` and those given twice.
 pub(super) fn rest(conf: Entry, twice: &[Pair], notes: &mut Notes) -> Section {
     let mut section = Section::new("");
     for pair in twice {
@@ -751,7 +754,7 @@ pub(super) fn rest(conf: Entry, twice: &[Pair], notes: &mut Notes) -> Section {
     section
 }
 
-/// `host:port`, with brackets around the address where they are needed.
+/// Returns `host:port`, with brackets around an IPv6 address.
 fn address(host: &str, port: &str) -> String {
     if host.contains(':') && !host.starts_with('[') {
         format!("[{host}]:{port}")
@@ -760,7 +763,7 @@ fn address(host: &str, port: &str) -> String {
     }
 }
 
-/// The seconds of Slurm's spelling of times.
+/// Parses a time in Slurm's format to seconds.
 pub(super) fn seconds(text: &str) -> Option<u64> {
     if ["infinite", "unlimited", "none", "-1"].iter().any(|word| word.eq_ignore_ascii_case(text)) {
         return Some(100 * YEAR);
@@ -768,7 +771,7 @@ pub(super) fn seconds(text: &str) -> Option<u64> {
     text.parse::<TimeLimit>().ok()?.seconds()
 }
 
-/// Yes or no.
+/// Parses a yes or no.
 pub(super) fn yes(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "yes" | "y" | "true" | "up" | "1" => Some(true),

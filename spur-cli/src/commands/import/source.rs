@@ -1,4 +1,4 @@
-//! What was read of Slurm's files: entries whose pairs are taken one by one, so that what nobody takes can be named.
+//! Entries of Slurm's files. Pairs are taken one by one, so that the remaining ones can be listed.
 
 use std::collections::BTreeSet;
 
@@ -8,26 +8,26 @@ use super::keys;
 use super::lines::{Line, Pair};
 use super::page::Section;
 
-/// The pairs of one entry, or all pairs of the whole cluster.
+/// Pairs of one entry, or of the whole cluster.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entry {
     pairs: Vec<Pair>,
 }
 
 impl Entry {
-    /// The pairs of a line.
+    /// Returns the pairs of a line.
     pub(super) fn of_line(line: &Line) -> Entry {
         Entry { pairs: line.pairs.clone() }
     }
 
-    /// The pairs of all lines of a file; of a key that stands twice the last counts.
+    /// Returns the pairs of all lines of a file; the last one of a key counts.
     pub(super) fn of_lines(lines: &[Line]) -> Entry {
         let mut entry = Entry::default();
         lines.iter().flat_map(|line| line.pairs.iter().cloned()).for_each(|pair| drop(entry.set(pair)));
         entry
     }
 
-    /// Adds a pair; one of the same key that is there already is replaced, and given back.
+    /// Adds a pair; replaces and returns an existing pair of the same key.
     pub(super) fn set(&mut self, pair: Pair) -> Option<Pair> {
         let same = |other: &Pair| keys::same(&other.key, &pair.key);
         let before = self.pairs.iter().position(same).map(|at| self.pairs.remove(at));
@@ -35,12 +35,12 @@ impl Entry {
         before
     }
 
-    /// Adds a pair beside others of the same key.
+    /// Adds a pair besides others of the same key.
     pub(super) fn append(&mut self, pair: Pair) {
         self.pairs.push(pair);
     }
 
-    /// These pairs where there are none of the same key.
+    /// Adds the pairs of `defaults` whose keys are missing.
     pub(super) fn fill_from(&mut self, defaults: &Entry) {
         let missing = |pair: &&Pair| !self.pairs.iter().any(|own| keys::same(&own.key, &pair.key));
         let missing: Vec<Pair> = defaults.pairs.iter().filter(missing).cloned().collect();
@@ -66,19 +66,19 @@ impl Entry {
         self.pair(key).map(|pair| pair.value)
     }
 
-    /// Whether the key says something, and `test` holds of it.
+    /// True if the key is set and `test` is true for its value.
     pub(super) fn says(&self, key: &str, test: impl Fn(&str) -> bool) -> bool {
         let said = self.pairs.iter().rfind(|pair| keys::same(&pair.key, key)).map(|pair| &*pair.value);
         said.is_some_and(|value| !value.is_empty() && value != "(null)" && test(value))
     }
 
-    /// What nobody took.
+    /// Returns the pairs that were not taken.
     pub(super) fn rest(self) -> Vec<Pair> {
         self.pairs
     }
 }
 
-/// What is said of pairs that have no counterpart, each once.
+/// Sentences about settings without a counterpart, each once.
 #[derive(Debug, Default)]
 pub(in crate::commands) struct Notes {
     said: BTreeSet<String>,
@@ -86,35 +86,35 @@ pub(in crate::commands) struct Notes {
 }
 
 impl Notes {
-    /// A sentence about a pair, unless it was said already.
+    /// Returns a sentence about a pair, unless it was returned before.
     pub(super) fn about(&mut self, pair: &Pair, why: &str) -> Option<String> {
         self.sentence(format!("{pair}: {why}"))
     }
 
-    /// Writes a sentence about a pair above a table, unless it was said already.
+    /// Adds a sentence about a pair above a table, unless it was added before.
     pub(super) fn tell(&mut self, section: &mut Section, pair: &Pair, why: &str) {
         self.about(pair, why).into_iter().for_each(|text| section.comment(text));
     }
 
-    /// A sentence, unless it was said already.
+    /// Returns a sentence, unless it was returned before.
     pub(in crate::commands) fn sentence(&mut self, text: String) -> Option<String> {
         let is_new = self.said.insert(text.clone());
         self.count += usize::from(is_new);
         is_new.then_some(text)
     }
 
-    /// Sentences about pairs that nobody took, by the table of keys of this kind of entry.
+    /// Returns sentences about pairs that were not taken, with reasons from the tables of this kind.
     pub(super) fn left(&mut self, kind: keys::Kind, pairs: Vec<Pair>) -> Vec<String> {
         pairs.iter().filter_map(|pair| self.about(pair, &why(kind, &pair.key))).collect()
     }
 
-    /// How many sentences there were.
+    /// Returns the number of sentences.
     pub(in crate::commands) fn count(&self) -> usize {
         self.count
     }
 }
 
-/// Why a key is not taken.
+/// Returns the reason for which a key is not taken.
 fn why(kind: keys::Kind, key: &str) -> String {
     let table = keys::of(kind);
     if let Some((_, reason)) = table.iter().find(|(known, _)| known.eq_ignore_ascii_case(key)) {

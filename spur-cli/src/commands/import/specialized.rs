@@ -1,18 +1,18 @@
-//! What nodes keep from jobs for the system.
+//! Takes the CPUs, cores and memory that nodes reserve for the system.
 
 use spur_core::model::config::Config;
 
 use super::page::Section;
 use super::source::{Entry, Notes};
 
-/// Slurm's keys and those of `[[nodes]]`; of the first two Slurm takes the list.
+/// Slurm's keys with those of `[[nodes]]`. If both of the first two are given, Slurm uses the list.
 const KEYS: [(&str, &str); 3] = [
     ("CPUSpecList", "cpu_spec_list"),
     ("CoreSpecCount", "core_spec_count"),
     ("MemSpecLimit", "mem_spec_limit"),
 ];
 
-/// Takes what nodes of that section can keep; the rest counts for nothing.
+/// Takes the keys that are valid for the nodes of a section; others become notes.
 pub(super) fn specialized(entry: &mut Entry, section: &mut Section, notes: &mut Notes) {
     for (from, to) in KEYS {
         let Some(pair) = entry.pair(from).filter(|pair| !["", "(null)", "0"].contains(&&*pair.value)) else {

@@ -1,4 +1,4 @@
-//! `topology.conf` and `topology.yaml`, as Slurm and topograph write them, as `[topology]` and `[[topologies]]`.
+//! Converts `topology.conf` and `topology.yaml` of Slurm and topograph to `[topology]` and `[[topologies]]`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,18 +13,18 @@ use super::page::Section;
 use super::source::{Entry, Notes};
 use super::tree::{self, Switch};
 
-/// The name of the topology that `[topology]` describes.
+/// Name of the topology that `[topology]` describes.
 const DEFAULT: &str = "default";
-/// The switch below which topograph puts nodes of which it knows no place.
+/// Switch below which topograph puts nodes in an unknown place.
 const NO_PLACE: &str = "no-topology";
-/// Names that mean something of their own in `--topology`.
+/// Names with another meaning in `--topology`.
 const RESERVED: [&str; 3] = ["tree", "block", "none"];
 
 /// One topology as a file describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::commands) struct Topology {
     pub(in crate::commands) name: String,
-    /// The names of the layers above the nodes, where they are not the usual ones.
+    /// Names of the layers above the nodes; empty for the default names.
     pub(in crate::commands) layers: Vec<String>,
     pub(in crate::commands) switches: Vec<Switch>,
     pub(in crate::commands) blocks: Vec<(String, Vec<String>)>,
@@ -35,18 +35,18 @@ pub(in crate::commands) struct Topology {
     pub(in crate::commands) remarks: Vec<String>,
 }
 
-/// Every topology, and which of them partitions use that name none.
+/// All topologies, and the one that partitions use by default.
 #[derive(Debug, Default)]
 pub(in crate::commands) struct Topologies {
     all: Vec<Topology>,
-    /// What those partitions have to say; nothing where it is called `default`.
+    /// Topology of partitions that name none; `None` for `default`.
     pub(super) default: Option<String>,
     /// What cannot be done of what node lines say of places.
     remarks: Vec<String>,
 }
 
 impl Topologies {
-    /// Of these; the one that says so is for partitions that name none, or else the only one.
+    /// Collects topologies. The default is the one marked as such, or the only one.
     pub(in crate::commands) fn new(mut all: Vec<Topology>) -> Topologies {
         let mut seen = BTreeSet::new();
         for topology in &mut all {
@@ -69,7 +69,7 @@ impl Topologies {
         Topologies { all, default, remarks: Vec::new() }
     }
 
-    /// The name that a topology has here.
+    /// Returns the name in Spur of a topology with this name.
     pub(super) fn named(&self, name: &str) -> Option<String> {
         let plain = domain(name).replace('/', "-");
         let here =
@@ -77,7 +77,7 @@ impl Topologies {
         self.all.iter().find(here).map(|topology| topology.name.clone())
     }
 
-    /// Every node that a topology names, in their order.
+    /// Returns all nodes that a topology names, in the order of the topologies.
     pub(in crate::commands) fn nodes(&self) -> Vec<String> {
         let mut seen = BTreeSet::new();
         let switches =
@@ -115,17 +115,17 @@ impl Topologies {
 }
 
 impl Topology {
-    /// A topology of this name, of which nothing else is known.
+    /// Returns an empty topology with this name.
     pub(in crate::commands) fn named(name: &str) -> Topology {
         Topology { name: name.to_owned(), ..Topology::default() }
     }
 
-    /// Whether it is one of switches.
+    /// True for a topology of switches.
     pub(in crate::commands) fn is_tree(&self) -> bool {
         !self.is_block && !self.is_flat && !self.switches.is_empty()
     }
 
-    /// Makes its switches the nearest tree.
+    /// Replaces the switches by the nearest tree.
     pub(in crate::commands) fn settle(&mut self) {
         if self.is_tree() {
             let (switches, left_out) = tree::nearest(std::mem::take(&mut self.switches));
@@ -134,7 +134,7 @@ impl Topology {
         }
     }
 
-    /// Gives switches and blocks the names that comments `# NUMBERED=NAME` of topograph's tell.
+    /// Renames switches and blocks according to topograph's comments `# NUMBERED=NAME`.
     pub(in crate::commands) fn rename(&mut self, text: &str) {
         let comments = text.lines().filter_map(|line| line.trim().strip_prefix('#')?.trim().split_once('='));
         let names: BTreeMap<&str, &str> = comments.filter(|(_, name)| !name.contains([' ', '='])).collect();
@@ -150,8 +150,7 @@ impl Topology {
         self.blocks.iter_mut().for_each(|(name, _)| rename(name));
     }
 
-    /// Takes nodes out for which there is a reason, and those of which topograph knows no place; a sentence for each
-    /// reason.
+    /// Removes refused nodes and nodes in an unknown place. Returns a sentence for each reason.
     pub(in crate::commands) fn keep(
         &mut self,
         refusal: impl Fn(&str) -> Option<&'static str>,
@@ -246,7 +245,7 @@ impl Topology {
     }
 }
 
-/// The switches with the nodes that there are.
+/// Returns the switches without unknown nodes.
 fn known_nodes(
     mut switches: Vec<Switch>,
     nodes: &Nodes,
@@ -347,7 +346,7 @@ fn blocks(
     all.iter().map(part).collect()
 }
 
-/// Sizes that grow by powers of two from the first.
+/// Returns the sizes that are the first one times a power of two.
 fn sizes(said: &[String], section: &mut Section, say: &mut impl FnMut(&mut Section, String)) -> Vec<u32> {
     let mut sizes: Vec<u32> = Vec::new();
     for text in said {
@@ -369,7 +368,7 @@ fn sizes(said: &[String], section: &mut Section, say: &mut impl FnMut(&mut Secti
     sizes
 }
 
-/// What domains are called here.
+/// Names of domains in Spur.
 struct Names {
     pairs: Vec<(String, String)>,
     remarks: Vec<String>,
@@ -397,18 +396,18 @@ impl Names {
     }
 }
 
-/// A name that a domain may have.
+/// Returns a valid name of a domain.
 fn domain(name: &str) -> String {
     let plain: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '-' }).collect();
-    // `node` is the layer of the nodes.
+    // `node` is the name of the layer of nodes.
     if plain == "node" { "node-".to_owned() } else { plain }
 }
 
-/// Reads what is written for Slurm, in either form.
+/// Parses a text written for Slurm, in either format.
 ///
 /// # Errors
-/// What is wrong with it as YAML.
+/// An error of the YAML text.
 pub(in crate::commands) fn of_text(text: &str, file: &str) -> Result<Vec<Topology>, String> {
     let is_key = |line: &str| ["switchname=", "blockname="].iter().any(|key| line.starts_with(key));
     if text.lines().any(|line| is_key(&line.trim_start().to_ascii_lowercase())) {
@@ -465,7 +464,7 @@ fn names(pair: &Pair, remarks: &mut Vec<String>) -> Vec<String> {
 /// Reads `topology.yaml`.
 ///
 /// # Errors
-/// What is wrong with it as YAML.
+/// An error of the YAML text.
 pub(super) fn from_yaml(text: &str, file: &str) -> Result<Vec<Topology>, String> {
     let value: Value = serde_saphyr::from_str(text).map_err(|error| format!("{file}: {error}"))?;
     let list = match value {
@@ -474,7 +473,7 @@ pub(super) fn from_yaml(text: &str, file: &str) -> Result<Vec<Topology>, String>
         _ => return Err(format!("{file}: a list of topologies is expected")),
     };
     let mut all: Vec<Topology> = list.iter().map(|value| yaml_topology(value, file)).collect();
-    // The first that says so is the cluster's; the only one is.
+    // The default is the first topology marked as such, or the only one.
     let first = all.iter().position(|topology| topology.is_default);
     let first = first.or((all.len() == 1).then_some(0));
     for (index, topology) in all.iter_mut().enumerate() {
@@ -563,7 +562,8 @@ fn yaml_blocks(value: &Value, file: &str, topology: &mut Topology) {
     }
 }
 
-/// The pairs of a mapping, their keys in small letters and without `_`: Slurm's and topograph's are the same then.
+/// Returns the pairs of a mapping, with keys in lower case and without `_`. Slurm's and topograph's keys are
+/// equal then.
 fn object(value: &Value) -> Vec<(String, &Value)> {
     let pairs = value.as_object().into_iter().flatten();
     pairs.map(|(key, value)| (key.to_ascii_lowercase().replace('_', ""), value)).collect()
@@ -575,7 +575,7 @@ fn text(value: &Value) -> String {
         .map_or_else(|| if value.is_null() { String::new() } else { value.to_string() }, str::to_owned)
 }
 
-/// A hostlist, or a list of them.
+/// Returns the names in a hostlist, or in a list of hostlists.
 fn yaml_names(key: &str, value: &Value, file: &str, remarks: &mut Vec<String>) -> Vec<String> {
     let list = match value {
         Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(","),

@@ -1,26 +1,26 @@
-//! From switches as they are cabled to the nearest tree.
+//! Converts the cabling of switches to the nearest tree.
 //!
-//! A fabric may have several ways from one switch to another: two spines above the same leaves, switches that are
-//! all connected with each other, shortcuts. A tree has one. What is kept is, for each switch, the parent that is
-//! reached first from the top; a shortcut past a switch that leads there as well is left out before. Where nodes are on
-//! several leaves, the leaves are rails, which are joined instead ([`rails`]).
+//! A fabric may have several paths between two switches: two spines above the same leaves, switches that are
+//! all connected, or shortcuts. A tree has one. Each switch keeps the parent that is nearest to the top,
+//! after shortcuts past a switch have been removed. Nodes on several leaves indicate rails, which are joined
+//! instead ([`rails`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::rails;
 
-/// One switch as it is cabled.
+/// One switch as cabled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::commands) struct Switch {
     pub(in crate::commands) name: String,
     pub(in crate::commands) nodes: Vec<String>,
     pub(in crate::commands) children: Vec<String>,
-    /// The switches that are joined in this one: the rails of a unit, or the spines above the same units.
+    /// Switches that are joined in this one: the rails of a unit, or the spines above the same units.
     pub(in crate::commands) stands_for: Vec<String>,
     pub(in crate::commands) speed: Option<String>,
 }
 
-/// The nearest tree, and a sentence for each thing that was left out.
+/// Returns the nearest tree, and a sentence for everything that is left out.
 pub(super) fn nearest(switches: Vec<Switch>) -> (Vec<Switch>, Vec<String>) {
     let mut left_out = Vec::new();
     let mut switches = joined(switches, &mut left_out);
@@ -42,7 +42,7 @@ fn named(left_out: Vec<String>) -> Vec<String> {
     left_out.into_iter().map(|text| format!("left out of the tree: {text}")).collect()
 }
 
-/// Lines about one switch put together.
+/// Combines several lines of the same switch.
 fn joined(switches: Vec<Switch>, left_out: &mut Vec<String>) -> Vec<Switch> {
     let mut all: Vec<Switch> = Vec::new();
     for switch in switches {
@@ -73,7 +73,7 @@ fn unknown_children(switches: &mut [Switch], left_out: &mut Vec<String>) {
     }
 }
 
-/// All that is below each of these switches.
+/// Returns all switches below a switch.
 fn below(children: &BTreeMap<String, Vec<String>>, from: &str) -> BTreeSet<String> {
     let mut seen = BTreeSet::new();
     let mut open = vec![from];
@@ -91,7 +91,7 @@ fn children(switches: &[Switch]) -> BTreeMap<String, Vec<String>> {
     switches.iter().map(|switch| (switch.name.clone(), switch.children.clone())).collect()
 }
 
-/// How many parents each switch has that has any.
+/// Returns the number of parents of each switch that has any.
 fn parents(switches: &[Switch]) -> BTreeMap<String, usize> {
     let mut count = BTreeMap::new();
     for child in switches.iter().flat_map(|switch| &switch.children) {
@@ -100,7 +100,7 @@ fn parents(switches: &[Switch]) -> BTreeMap<String, usize> {
     count
 }
 
-/// A link past a switch that leads to the same one is a shortcut, unless they stand in a circle.
+/// Removes a link to a switch that another child also reaches, unless the two are in a cycle.
 fn shortcuts(switches: &mut [Switch], left_out: &mut Vec<String>) {
     let parents = parents(switches);
     let links = children(switches);
@@ -123,7 +123,7 @@ fn shortcuts(switches: &mut [Switch], left_out: &mut Vec<String>) {
     }
 }
 
-/// Each switch keeps the parent that is reached first from the top.
+/// Keeps for each switch the parent that is reached first from the top.
 fn one_parent(switches: &mut [Switch], left_out: &mut Vec<String>) {
     let has_parent = parents(switches);
     let roots = switches.iter().filter(|switch| !has_parent.contains_key(&switch.name));
@@ -140,7 +140,7 @@ fn one_parent(switches: &mut [Switch], left_out: &mut Vec<String>) {
                 }
             }
         }
-        // Switches in a circle have no top: the first of them is taken for it.
+        // A cycle has no top, so its first switch is used as one.
         match names.pop_front() {
             Some(name) if !parent.contains_key(&name) => {
                 parent.insert(name.clone(), None);
@@ -167,7 +167,7 @@ fn one_parent(switches: &mut [Switch], left_out: &mut Vec<String>) {
     }
 }
 
-/// A node is below one switch: the first that names it.
+/// Keeps each node below the first switch that names it.
 fn one_place(switches: &mut [Switch], left_out: &mut Vec<String>) {
     let mut places: BTreeMap<String, String> = BTreeMap::new();
     for switch in switches {
@@ -192,7 +192,7 @@ fn one_place(switches: &mut [Switch], left_out: &mut Vec<String>) {
     }
 }
 
-/// Nodes of a switch that has switches as well get a leaf below it.
+/// Moves the nodes of a switch with child switches to a new leaf below it.
 fn leaves_of_their_own(switches: Vec<Switch>, left_out: &mut Vec<String>) -> Vec<Switch> {
     let names: BTreeSet<String> = switches.iter().map(|switch| switch.name.clone()).collect();
     let mut all = Vec::new();
@@ -214,7 +214,7 @@ fn leaves_of_their_own(switches: Vec<Switch>, left_out: &mut Vec<String>) -> Vec
     all
 }
 
-/// Switches with nothing below them are no places.
+/// Removes switches without anything below them.
 fn without_empty(mut switches: Vec<Switch>, left_out: &mut Vec<String>) -> Vec<Switch> {
     loop {
         let is_empty = |switch: &Switch| switch.nodes.is_empty() && switch.children.is_empty();
@@ -235,7 +235,7 @@ fn without_empty(mut switches: Vec<Switch>, left_out: &mut Vec<String>) -> Vec<S
 mod tests {
     use super::*;
 
-    /// `a: n1 n2 > b c`, one switch a line.
+    /// Parses `a: n1 n2 > b c`, one switch per part between semicolons.
     fn read(text: &str) -> Vec<Switch> {
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
         let line = |line: &str| {

@@ -1,4 +1,5 @@
-//! `spur keygen FILE`: a new cluster key, to be copied to every host; or a second one, while everything runs.
+//! The command `spur keygen FILE`: creates a cluster key for every host, or rotates the key without an
+//! interruption.
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use crate::commands::called;
 use crate::options::{CommandLine, Opt};
 use crate::session::Session;
 
-/// What is to be done with the file.
+/// Change of the key file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Wish {
     #[default]
@@ -48,7 +49,7 @@ pub(super) const LINE: CommandLine<Wish> = CommandLine {
 /// Runs `spur keygen`.
 ///
 /// # Errors
-/// A file that is there already, or, for an old key, is not; or cannot be written.
+/// A file that exists for a new key or is missing for a rotation, or that cannot be written.
 pub fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let mut wish = Wish::default();
     let Some(operands) = called::operands(session, &LINE, words, &mut wish)? else {

@@ -1,4 +1,4 @@
-//! `spur links DIR`: the links by which the commands are found under their own names.
+//! The command `spur links DIR`: creates links through which the client commands run under their own names.
 
 use std::fs;
 use std::io::Write;
@@ -26,7 +26,7 @@ pub(super) const LINE: CommandLine<()> = CommandLine {
 /// Runs `spur links`.
 ///
 /// # Errors
-/// A directory that cannot be written, or something in it that is in the way.
+/// A directory that cannot be written, or a file with the name of a command.
 pub fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let Some(operands) = called::operands(session, &LINE, words, &mut ())? else {
         return Ok(0);
@@ -41,10 +41,11 @@ pub fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Makes the links to `program` in `directory`, which is created if need be; gives their paths.
+/// Creates the links to `program` in `directory`, and the directory if it is missing. Returns the paths of
+/// the links.
 ///
 /// # Errors
-/// A directory that cannot be written, or something in it that is in the way.
+/// A directory that cannot be written, or a file with the name of a command.
 pub fn make(directory: &Path, program: &Path) -> anyhow::Result<Vec<String>> {
     fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let mut made = Vec::new();

@@ -1,31 +1,31 @@
-//! Options that the commands which list things share, each said once.
+//! Options that the listing commands share, each defined once.
 
 use super::query;
 use crate::format::json::Wish;
 use crate::options::Opt;
 
-/// What the shared options say.
+/// Values of the shared options.
 #[derive(Clone, Debug, Default)]
 pub struct Common {
-    /// Records as JSON or YAML.
+    /// Format of records as JSON or YAML; `None` for text.
     pub wish: Option<Wish>,
-    /// `--clusters`.
+    /// `--clusters`: names of clusters.
     pub clusters: Vec<String>,
-    /// `--all`: hidden partitions, too.
+    /// `--all`: true to include hidden partitions.
     pub all: bool,
-    /// `--verbose`: what was asked for, and how many records there are, before these.
+    /// `--verbose`: true to print the request and the number of records first.
     pub verbose: bool,
 }
 
-/// The settings of a command that lists things.
+/// Settings of a listing command.
 pub trait Listing {
-    /// Where the shared options leave what they say.
+    /// Returns the values of the shared options, to be changed.
     fn common(&mut self) -> &mut Common;
 }
 
 const ONE: &str = "there is one cluster, and no federation";
 
-/// `--json`.
+/// Defines `--json`.
 pub const fn json<S: Listing>() -> Opt<S> {
     let help = "as JSON: v0.0.41, spur, or list for the shapes there are";
     let set = |settings: &mut S, text: &str| {
@@ -35,7 +35,7 @@ pub const fn json<S: Listing>() -> Opt<S> {
     Opt::value("json", None, "SHAPE", help, set).optional()
 }
 
-/// `--yaml`.
+/// Defines `--yaml`.
 pub const fn yaml<S: Listing>() -> Opt<S> {
     let set = |settings: &mut S, text: &str| {
         settings.common().wish = Some(Wish::read(text, true)?);
@@ -44,7 +44,7 @@ pub const fn yaml<S: Listing>() -> Opt<S> {
     Opt::value("yaml", None, "SHAPE", "the same as YAML", set).optional()
 }
 
-/// `--clusters`, with the variable that says the same.
+/// Defines `--clusters`, with its environment variable.
 pub const fn clusters<S: Listing>() -> Opt<S> {
     let set = |settings: &mut S, text: &str| {
         settings.common().clusters = query::list(text);
@@ -55,24 +55,24 @@ pub const fn clusters<S: Listing>() -> Opt<S> {
         .env(&["SLURM_CLUSTERS"])
 }
 
-/// `--federation`.
+/// Defines `--federation`.
 pub const fn federation<S: Listing>(env: &'static [&'static str]) -> Opt<S> {
     Opt::flag("federation", None, "all clusters of the federation", |_, _| Ok(()))
         .env(env)
         .without_effect(ONE)
 }
 
-/// `--local`: what is always done.
+/// Defines `--local`, which is the default behaviour.
 pub const fn local<S: Listing>(env: &'static [&'static str]) -> Opt<S> {
     Opt::flag("local", None, "this cluster only", |_, _| Ok(())).env(env)
 }
 
-/// `--sibling`.
+/// Defines `--sibling`.
 pub const fn sibling<S: Listing>(env: &'static [&'static str]) -> Opt<S> {
     Opt::flag("sibling", None, "sibling jobs of the federation", |_, _| Ok(())).env(env).without_effect(ONE)
 }
 
-/// `--all`.
+/// Defines `--all`.
 pub const fn all<S: Listing>(env: &'static [&'static str]) -> Opt<S> {
     let set = |settings: &mut S, _: &str| {
         settings.common().all = true;
@@ -81,7 +81,7 @@ pub const fn all<S: Listing>(env: &'static [&'static str]) -> Opt<S> {
     Opt::flag("all", Some('a'), "hidden partitions and their jobs, too", set).env(env)
 }
 
-/// `--hide`.
+/// Defines `--hide`.
 pub const fn hide<S: Listing>() -> Opt<S> {
     Opt::flag("hide", None, "without hidden partitions and their jobs, as without options", |settings, _| {
         settings.common().all = false;
@@ -105,12 +105,12 @@ pub const fn verbose<S: Listing>() -> Opt<S> {
     )
 }
 
-/// `--verbose`, for commands that have nothing more to say.
+/// Defines `--verbose` for commands that have nothing to add.
 pub const fn verbose_in_vain<S>() -> Opt<S> {
     Opt::flag("verbose", Some('v'), "say more", |_, _| Ok(())).without_effect("there is nothing more to say")
 }
 
-/// What `--verbose` prints first: the settings between lines, in Slurm's form.
+/// Returns the settings in Slurm's form, as `--verbose` prints them first.
 pub fn asked(settings: &[(&str, String)]) -> String {
     let rule = "-----------------------------\n";
     let line = |(name, value): &(&str, String)| {

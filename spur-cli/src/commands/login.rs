@@ -1,4 +1,4 @@
-//! The environment that a user has after logging in: `salloc --get-user-env`.
+//! Environment of a user after login: `salloc --get-user-env`.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -13,13 +13,13 @@ use tokio::process::Command;
 
 use crate::error::Failure;
 
-/// How long a shell may take that was given no time, as in Slurm.
+/// Default time for the login shell, as in Slurm.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The variables of a user, named or the one who asks; `said` is `TIMEOUT[MODE]`, as in Slurm.
+/// Returns the variables of the user, by default the caller. `said` is `TIMEOUT[MODE]`, as in Slurm.
 ///
 /// # Errors
-/// It is not root who asks; a timeout that is no number; a user that is not known; a shell that says nothing in time.
+/// A caller other than root, an invalid timeout, an unknown user, or a shell without an answer in time.
 pub(super) async fn environment(user: Option<&str>, said: &str) -> anyhow::Result<Vec<(OsString, OsString)>> {
     let patience = patience(said)?;
     if !Uid::effective().is_root() {
@@ -38,7 +38,7 @@ pub(super) async fn environment(user: Option<&str>, said: &str) -> anyhow::Resul
     Ok(all.into_iter().map(pair).collect())
 }
 
-/// What a login shell of a user prints until it has told all, or ends.
+/// Returns the output of the user's login shell, up to the complete environment or the shell's end.
 async fn ask(name: &str) -> anyhow::Result<Vec<u8>> {
     let mut shell = Command::new("su")
         .args(["-", name, "-c", login::SCRIPT])
@@ -53,7 +53,8 @@ async fn ask(name: &str) -> anyhow::Result<Vec<u8>> {
     Ok(told)
 }
 
-/// Seconds, perhaps with `S` or `L` behind them, which say where Slurm looks; a shell is asked in either case.
+/// Parses seconds with an optional suffix `S` or `L`. In Slurm the suffix selects the source of the
+/// environment; Spur always runs a shell.
 fn patience(said: &str) -> anyhow::Result<Duration> {
     let seconds = said.trim_end_matches(['s', 'S', 'l', 'L']);
     if seconds.is_empty() {

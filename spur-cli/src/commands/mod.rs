@@ -1,5 +1,5 @@
-//! The commands, one room each. A command is a function of a [`crate::session::Session`] and its words that
-//! gives the exit code.
+//! The commands, one module each. A command is a function that takes a [`crate::session::Session`] and the
+//! words of its command line, and returns the exit code.
 
 mod allocation;
 mod called;

@@ -1,14 +1,14 @@
-//! Points in time as people write them, in their zone.
+//! Points in time as users write them, in their time zone.
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use spur_core::text::time::{Civil, CivilNow, Date, Time, When};
 
-/// When that is, in seconds since the epoch.
+/// Converts a time to seconds since the Unix epoch.
 ///
 /// # Errors
-/// A date or a time of day that there is not in this zone.
+/// A date or time of day that does not exist in this zone.
 pub fn moment(when: &When, zone: &TimeZone, now: Timestamp) -> Result<i64, String> {
     let local = now.to_zoned(zone.clone());
     let now = CivilNow { time: Time(now.as_second()), civil: civil_of(&local) };
@@ -35,10 +35,10 @@ fn civil_of(local: &Zoned) -> Civil {
     }
 }
 
-/// The same for something that has been: a time of day is one of today, a day one of this year.
+/// Converts a time in the past: a time of day is today, and a day is in this year.
 ///
 /// # Errors
-/// A date or a time of day that there is not in this zone.
+/// A date or time of day that does not exist in this zone.
 pub fn past_moment(when: When, zone: &TimeZone, now: Timestamp) -> Result<i64, String> {
     let this_year = i32::from(now.to_zoned(zone.clone()).year());
     let when = match when {

@@ -1,4 +1,5 @@
-//! `spur man DIR` and `spur completion SHELL`: manual pages and completions of the commands, made from their options.
+//! The commands `spur man DIR` and `spur completion SHELL`: manual pages and completions, generated from the
+//! options.
 
 use std::fs;
 use std::io::Write;
@@ -37,7 +38,7 @@ const COMPLETION: CommandLine<()> = CommandLine {
     permute: true,
 };
 
-/// A command as clap has it, and the variables that it reads, with what they say.
+/// A command as clap describes it, and its environment variables with their descriptions.
 struct Page {
     name: &'static str,
     command: clap::Command,
@@ -57,7 +58,7 @@ fn page<S>(line: &CommandLine<S>) -> Page {
     Page { name: line.name, command: build::command(line), variables }
 }
 
-/// Those of the commands that are programs of their own by a link.
+/// Returns the pages of the commands that have links of their own names.
 fn linked() -> Vec<Page> {
     vec![
         page(&SBATCH_LINE),
@@ -80,7 +81,7 @@ fn linked() -> Vec<Page> {
     ]
 }
 
-/// Those of the commands that are called as `spur NAME` alone.
+/// Returns the pages of the commands that only `spur NAME` calls.
 fn own() -> Vec<Page> {
     vec![
         page(&defrag::LINE),
@@ -104,7 +105,7 @@ fn own() -> Vec<Page> {
     ]
 }
 
-/// `spur` itself, with its own commands.
+/// Returns the clap command of `spur` itself, with its subcommands.
 fn program() -> clap::Command {
     let named = |page: Page| page.command.name(page.name.trim_start_matches("spur "));
     clap::Command::new("spur")
@@ -147,7 +148,7 @@ pub fn man(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
 /// Runs `spur completion`.
 ///
 /// # Errors
-/// A shell that is not known.
+/// An unknown shell.
 pub fn completion(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let Some(operands) = called::operands(session, &COMPLETION, words, &mut ())? else {
         return Ok(0);
@@ -168,7 +169,7 @@ pub fn completion(session: &mut Session, words: &[String]) -> anyhow::Result<u8>
     }
     for command in &mut chosen {
         let name = command.get_name().to_owned();
-        // What cannot be written is an error of the output, not of clap's, which would panic.
+        // clap would panic on a failed write, so the text is generated in memory first.
         let mut text = Vec::new();
         clap_complete::generate(shell, command, name, &mut text);
         session.out.write_all(&text)?;

@@ -1,4 +1,4 @@
-//! QOS as the configuration in force has them.
+//! QOS of the configuration in force.
 
 use spur_core::text::time::{Seconds, TimeLimit};
 use spur_proto::v1::KeyValue;
@@ -6,26 +6,26 @@ use spur_proto::v1::KeyValue;
 use super::query;
 use crate::session::Session;
 
-/// One QOS; what it says nothing of is empty.
+/// One QOS; settings without a value are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Qos {
-    /// Its name.
+    /// Name of the QOS.
     pub(super) name: String,
-    /// What it counts for.
+    /// Priority of the QOS.
     pub(super) priority: u32,
-    /// QOS whose jobs make way for its jobs, with commas between.
+    /// QOS whose jobs its jobs can preempt, separated by commas.
     pub(super) preempt: String,
-    /// How its jobs make way.
+    /// Mode in which its jobs are preempted.
     pub(super) preempt_mode: String,
-    /// What they have to end, as Slurm prints times.
+    /// Grace time of its jobs when they are preempted, in Slurm's format of times.
     pub(super) grace_time: String,
-    /// How long they run before they can be victims.
+    /// Time for which its jobs run before they can be preempted.
     pub(super) exempt_time: String,
-    /// The longest limit of its jobs.
+    /// Maximum time limit of its jobs.
     pub(super) max_wall: String,
 }
 
-/// All QOS, in the order of the configuration.
+/// Returns all QOS in the order of the configuration.
 ///
 /// # Errors
 /// No answer.
@@ -33,7 +33,7 @@ pub(super) async fn all(session: &mut Session) -> anyhow::Result<Vec<Qos>> {
     Ok(read(&query::settings(session.connection()?).await?))
 }
 
-/// Those of the settings: `qos.NAME.KEY`.
+/// Returns the QOS in a list of settings `qos.NAME.KEY`.
 fn read(settings: &[KeyValue]) -> Vec<Qos> {
     let mut all: Vec<Qos> = Vec::new();
     for setting in settings {

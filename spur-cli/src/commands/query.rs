@@ -1,5 +1,5 @@
-//! What the commands that ask and print have in common: whole lists from the controller, and the surroundings in
-//! which they are shown.
+//! Support for commands that query and print: complete lists from the controller, and the context in which
+//! they are printed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -24,18 +24,19 @@ use crate::format::{Asker, Show, Times};
 use crate::session::{Session, whoami};
 use crate::zone;
 
-/// What a command line asks for.
+/// Request of a command line.
 pub enum Asked<Q> {
-    /// Only this text, which is printed and that is all.
+    /// A text to print; nothing else is done.
     Show(String),
-    /// To do this.
+    /// A query to run.
     Run(Q),
 }
 
-/// The surroundings of this process: its zone, its clock, `SLURM_BITSTR_LEN`, `SLURM_TIME_FORMAT`, `SLURM_JSON`.
+/// Returns the printing context of this process: its zone and clock, `SLURM_BITSTR_LEN`, `SLURM_TIME_FORMAT`
+/// and `SLURM_JSON`.
 ///
 /// # Errors
-/// A `SLURM_BITSTR_LEN` that is no number.
+/// A `SLURM_BITSTR_LEN` that is not a number.
 pub fn show(env: &dyn Fn(&str) -> Option<String>) -> Result<Show, Failure> {
     let mut show = Show::new(zone::local(), Timestamp::now().as_second());
     if let Some(text) = env("SLURM_BITSTR_LEN") {
@@ -54,15 +55,15 @@ pub fn show(env: &dyn Fn(&str) -> Option<String>) -> Result<Show, Failure> {
     Ok(show)
 }
 
-/// The items of a list with commas; empty ones do not count.
+/// Splits a comma-separated list; empty items are ignored.
 pub fn list(text: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
 }
 
-/// The jobs of a list as users write them: `12`, `12_3`, `12_[1-4]`; none of an empty one.
+/// Parses a list of jobs in the users' form: `12`, `12_3`, `12_[1-4]`; an empty text has no jobs.
 ///
 /// # Errors
-/// Says that the list is none.
+/// An invalid list.
 pub fn job_ids(text: &str) -> Result<Vec<String>, String> {
     if text.is_empty() {
         return Ok(Vec::new());
@@ -71,16 +72,16 @@ pub fn job_ids(text: &str) -> Result<Vec<String>, String> {
     Ok(jobs.iter().map(JobRef::to_string).collect())
 }
 
-/// Refuses words that no option takes.
+/// Refuses operands of a command that takes none.
 ///
 /// # Errors
-/// The first of them.
+/// The first operand.
 pub fn no_operands(mut operands: impl Iterator<Item = String>) -> Result<(), Failure> {
     operands.next().map_or(Ok(()), |word| Err(Failure::new(format!("Unrecognized option: {word}"))))
 }
 
-/// Those of `all` that have one of these names, in the order of the names; all, where none is given. Beside them what
-/// there is to say of each name that nothing of the `kind` has, in Slurm's words.
+/// Returns the items with these names, in the order of the names, or all items without names. Also returns a
+/// complaint in Slurm's words for each name that no item of the `kind` has.
 pub fn named<T>(
     all: Vec<T>,
     names: &[String],
@@ -102,10 +103,10 @@ pub fn named<T>(
     (found, complaints)
 }
 
-/// What there is to say of the jobs of a list of which none of those found is one, or a part of one.
+/// Returns a complaint for each wanted job that is not among `jobs`, neither whole nor in part.
 ///
 /// # Errors
-/// A reference that cannot be read.
+/// An invalid reference.
 pub fn unknown_jobs(jobs: &[Job], wanted: &[String]) -> Result<Vec<String>, ParseError> {
     let mut complaints = Vec::new();
     for written in wanted {
@@ -120,7 +121,7 @@ pub fn unknown_jobs(jobs: &[Job], wanted: &[String]) -> Result<Vec<String>, Pars
     }
 }
 
-/// The jobs that `filter` admits.
+/// Returns the jobs that match `filter`.
 ///
 /// # Errors
 /// A refusal, or no answer.
@@ -128,7 +129,7 @@ pub async fn jobs(connection: &mut Connection, filter: JobFilter) -> Result<Vec<
     listed(connection, ListJobsRequest { filter: Some(filter), ..ListJobsRequest::default() }).await
 }
 
-/// The same, with what each has of its nodes if `details` are wanted.
+/// Returns the jobs that match `filter`; with `details`, each with its share of every node.
 ///
 /// # Errors
 /// A refusal, or no answer.
@@ -141,7 +142,8 @@ pub async fn jobs_with(
     listed(connection, ListJobsRequest { filter, details, ..ListJobsRequest::default() }).await
 }
 
-/// The same, with when and where each of the first that wait will start, also where no plan has a start for it.
+/// Returns the jobs that match `filter`, with expected starts and nodes of the first pending ones, even
+/// outside the plan.
 ///
 /// # Errors
 /// A refusal, or no answer.
@@ -155,7 +157,8 @@ async fn listed(connection: &mut Connection, request: ListJobsRequest) -> Result
     Ok(joined(connection.list(request, call).await?.into_iter().map(|message| message.jobs)))
 }
 
-/// What the messages of a list hold, in their order. Room for it is made once: jobs are large, and there may be many.
+/// Joins the messages of a list in order. The memory is allocated once, because jobs are large and may be
+/// many.
 fn joined<T>(messages: impl Iterator<Item = Vec<T>>) -> Vec<T> {
     let parts: Vec<Vec<T>> = messages.collect();
     let mut all = Vec::with_capacity(parts.iter().map(Vec::len).sum());
@@ -163,7 +166,7 @@ fn joined<T>(messages: impl Iterator<Item = Vec<T>>) -> Vec<T> {
     all
 }
 
-/// Those of some users whom neither this host knows nor the controller, by any job of theirs.
+/// Returns the users whom this host does not know and who have no jobs in the controller.
 ///
 /// # Errors
 /// A refusal, or no answer.
@@ -182,7 +185,7 @@ pub async fn unknown_users(session: &mut Session, users: &[String]) -> anyhow::R
     Ok(unknown)
 }
 
-/// The steps of the jobs that `filter` admits.
+/// Returns the steps of the jobs that match `filter`.
 ///
 /// # Errors
 /// A refusal, or no answer.
@@ -192,7 +195,7 @@ pub async fn steps(connection: &mut Connection, filter: JobFilter) -> Result<Vec
     Ok(joined(connection.list(request, call).await?.into_iter().map(|message| message.steps)))
 }
 
-/// What makes up the priorities of the jobs that `filter` admits and that wait for room.
+/// Returns the factors of the priorities of pending jobs that match `filter` and wait for resources.
 ///
 /// # Errors
 /// A refusal, or no answer.
@@ -205,7 +208,7 @@ pub async fn priorities(
     Ok(joined(connection.list(request, call).await?.into_iter().map(|message| message.priorities)))
 }
 
-/// Jobs and steps from accounting.
+/// Returns jobs and steps from accounting.
 ///
 /// # Errors
 /// A refusal, or no answer.
@@ -217,7 +220,7 @@ pub async fn accounting(
     Ok(joined(connection.list(request, call).await?.into_iter().map(|message| message.rows)))
 }
 
-/// Adds what only JSON and few fields say: the cluster's name, and who asks.
+/// Adds the cluster's name and the caller to the printing context, for JSON and a few fields.
 ///
 /// # Errors
 /// A refusal, or no answer.
@@ -235,7 +238,7 @@ pub async fn identify(session: &mut Session, show: &mut Show) -> anyhow::Result<
     Ok(())
 }
 
-/// The name of the cluster.
+/// Returns the name of the cluster.
 ///
 /// # Errors
 /// A refusal, or no answer.
@@ -244,7 +247,7 @@ pub async fn cluster_name(session: &mut Session) -> anyhow::Result<String> {
     Ok(session.connection()?.read(PingRequest::default(), call).await?.cluster_name)
 }
 
-/// The configuration in force.
+/// Returns the configuration in force.
 ///
 /// # Errors
 /// A refusal, or no answer.
@@ -253,7 +256,7 @@ pub async fn settings(connection: &mut Connection) -> Result<Vec<KeyValue>, Call
     Ok(connection.read(ShowConfigRequest {}, call).await?.settings)
 }
 
-/// The nodes of a hostlist, without those that there are not; all if it is empty.
+/// Returns the nodes of a hostlist without unknown ones; all nodes if it is empty.
 ///
 /// # Errors
 /// A refusal, or no answer.
@@ -263,7 +266,7 @@ pub async fn nodes(connection: &mut Connection, nodes: &str) -> Result<Vec<Node>
     Ok(joined(connection.list(request, call).await?.into_iter().map(|message| message.nodes)))
 }
 
-/// The partitions of these names; all if there are none.
+/// Returns all partitions, with `only_visible` without the hidden ones.
 ///
 /// # Errors
 /// A refusal, or no answer.
@@ -278,7 +281,7 @@ pub async fn partitions(
         .partitions)
 }
 
-/// All reservations of nodes and time.
+/// Returns all reservations.
 ///
 /// # Errors
 /// A refusal, or no answer.
@@ -287,7 +290,7 @@ pub async fn reservations(connection: &mut Connection) -> Result<Vec<Reservation
     Ok(connection.read(ListReservationsRequest::default(), call).await?.reservations)
 }
 
-/// All licenses.
+/// Returns all licenses.
 ///
 /// # Errors
 /// A refusal, or no answer.
@@ -296,7 +299,7 @@ pub async fn licenses(connection: &mut Connection) -> Result<Vec<License>, CallE
     Ok(connection.read(ListLicensesRequest {}, call).await?.licenses)
 }
 
-/// One topology; its domains may come in several messages.
+/// Returns one topology, whose domains may arrive in several messages.
 ///
 /// # Errors
 /// A refusal, or no answer.
@@ -314,7 +317,7 @@ pub async fn topology(
     Ok(whole)
 }
 
-/// The names that a hostlist stands for; the controller is asked only where it names parts of the fabric.
+/// Returns the names in a hostlist. The controller is queried only if the list names parts of the fabric.
 ///
 /// # Errors
 /// A part that the controller does not know, or no answer.
@@ -327,10 +330,10 @@ pub async fn expand(session: &mut Session, expression: &HostExpr) -> anyhow::Res
     Ok(session.connection()?.read(request, call).await?.nodes.parse()?)
 }
 
-/// Prints a page; with an interval again and again, until the program is interrupted.
+/// Prints a page, or with an interval a page per interval until the program is interrupted.
 ///
 /// # Errors
-/// The first page that cannot be had, or an output that cannot be written.
+/// The first page that fails, or an output that cannot be written.
 pub async fn pages(
     session: &mut Session,
     every: Option<Duration>,
@@ -351,10 +354,10 @@ pub async fn pages(
     }
 }
 
-/// What `--iterate` takes: seconds, at least one.
+/// Parses the value of `--iterate`: seconds, at least one.
 ///
 /// # Errors
-/// What is wrong with it.
+/// An invalid number.
 pub fn interval(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),

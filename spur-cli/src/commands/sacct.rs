@@ -1,4 +1,4 @@
-//! `sacct`: jobs and steps from accounting, ended ones too.
+//! The command `sacct`: lists jobs and steps from accounting, including ended ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -37,11 +37,11 @@ const LONG: &str = "jobid,jobidraw,jobname,partition,maxvmsize,maxvmsizenode,max
                     tresusageinmin,tresusageinminnode,tresusageinmintask,tresusageintot,tresusageoutmax,\
                     tresusageoutmaxnode,tresusageoutmaxtask,tresusageoutave,tresusageouttot";
 
-/// What the options say.
+/// Values of the options.
 #[derive(Default)]
 pub struct Query {
     request: ListAccountingRequest,
-    /// As they were written, with steps.
+    /// Jobs as given, including steps.
     jobs: Vec<JobRef>,
     start: Option<When>,
     end: Option<When>,
@@ -50,21 +50,21 @@ pub struct Query {
     long: bool,
     no_header: bool,
     delimiter: Option<String>,
-    /// `-p` closes lines, `-P` does not.
+    /// Delimiter at the end of each line: true with `-p`, false with `-P`.
     parsable: Option<bool>,
     help_format: bool,
     raw_units: bool,
     unit: Option<char>,
-    /// `-c`.
+    /// `-c`: true for the format of completed jobs.
     completion: bool,
-    /// What of jobs is printed instead of columns.
+    /// Texts of jobs that are printed instead of columns.
     texts: Texts,
-    /// Earlier attempts of requeued jobs as well.
+    /// True to include earlier attempts of requeued jobs.
     duplicates: bool,
     common: Common,
-    /// What the jobs must have.
+    /// Conditions on jobs.
     wanted: Wanted,
-    /// Times outside of what was asked for are shown as its edges.
+    /// True to limit the printed times to the requested period.
     truncate: bool,
 }
 
@@ -76,7 +76,7 @@ impl Listing for Query {
     }
 }
 
-/// How it is called.
+/// Command line of `sacct`.
 pub const LINE: CommandLine<Query> = CommandLine {
     name: "sacct",
     synopsis: "[<OPTION>]",
@@ -278,17 +278,17 @@ const OPTIONS: &[QueryOpt] = &[
     .or(&["uid"]),
 ];
 
-/// Which texts of jobs are printed.
+/// Texts of jobs to print.
 #[derive(Default)]
 struct Texts {
     script: bool,
     environment: bool,
 }
 
-/// What jobs must have to be shown; what is not set says nothing.
+/// Conditions on jobs; unset ones always hold.
 #[derive(Default)]
 struct Wanted {
-    /// No job has one: only 0 fits.
+    /// Ids of associations. Jobs have none, so only 0 matches.
     associations: Vec<String>,
     constraints: Vec<String>,
     groups: Vec<String>,
@@ -321,7 +321,7 @@ impl Wanted {
     }
 }
 
-/// `4`, `4-8`.
+/// Parses a number or a range: `4`, `4-8`.
 fn range(text: &str) -> Result<(u32, u32), String> {
     let (least, most) = text.split_once('-').unwrap_or((text, text));
     match (least.trim().parse(), most.trim().parse()) {
@@ -335,7 +335,7 @@ fn seconds(text: &str) -> Result<u64, String> {
     Ok(limit.seconds().unwrap_or(u64::MAX))
 }
 
-/// Drops the rows of attempts that another one followed.
+/// Removes the rows of attempts that were followed by another.
 fn keep_last_attempts(rows: &mut Vec<AccountingRow>) {
     let mut last: BTreeMap<u32, u32> = BTreeMap::new();
     for row in rows.iter() {
@@ -346,10 +346,10 @@ fn keep_last_attempts(rows: &mut Vec<AccountingRow>) {
 }
 
 impl Query {
-    /// Reads the words behind `sacct` and the environment.
+    /// Parses the words after `sacct` and the environment.
     ///
     /// # Errors
-    /// An option that cannot be honoured.
+    /// An invalid option.
     pub fn read(words: &[String], env: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Asked<Query>> {
         let mut query = Query::default();
         let operands = match LINE.settle(words, env, &mut query)? {
@@ -369,10 +369,10 @@ impl Query {
         Ok(Asked::Run(query))
     }
 
-    /// What `user` asks for at `now`: root sees everybody's jobs, others their own unless they say otherwise.
+    /// Returns the request of `user` at time `now`. Root sees all jobs; others see their own by default.
     ///
     /// # Errors
-    /// A date or a time of day that there is not in this zone.
+    /// A date or time of day that does not exist in this zone.
     pub fn request(
         &self,
         zone: &TimeZone,
@@ -394,7 +394,7 @@ impl Query {
         request.start = match &self.start {
             Some(when) => {
                 let start = point(when)?;
-                // As with Slurm, states without an end are asked for at one moment.
+                // As with Slurm, states without an end time refer to a single moment.
                 if !request.states.is_empty() {
                     request.end = request.end.or(Some(start));
                 }
@@ -418,7 +418,7 @@ impl Query {
         Ok(request)
     }
 
-    /// Leaves the rows that are asked for.
+    /// Keeps the requested rows.
     fn choose(&self, rows: &mut Vec<AccountingRow>) {
         let is_meant = |row: &&AccountingRow| {
             row.step_id.is_empty() && self.wanted.admits(row) && (!self.completion || row.end_time.is_some())
@@ -431,10 +431,10 @@ impl Query {
         }
     }
 
-    /// The text for these rows.
+    /// Returns the printed text of these rows.
     ///
     /// # Errors
-    /// A format that names a field that is not there.
+    /// A format with an unknown field.
     pub fn text(&self, mut rows: Vec<AccountingRow>, show: &Show) -> anyhow::Result<String> {
         self.choose(&mut rows);
         if let Some(wish) = self.common.wish {
@@ -479,7 +479,7 @@ impl Query {
             || format.split([',', '%']).any(|name| name == "all" || name.starts_with("clu"))
     }
 
-    /// Jobs named without a step come whole, steps alone.
+    /// True if a row is requested: a job without a step selects all its rows, a step only its own.
     fn admits(&self, row: &AccountingRow) -> bool {
         let of_job: Vec<&JobRef> = self.jobs.iter().filter(|job| is_of(job, row)).collect();
         let named = |job: &&JobRef| match job.step {
@@ -508,7 +508,7 @@ fn is_of(job: &JobRef, row: &AccountingRow) -> bool {
     }
 }
 
-/// Refuses users and QOS that nobody knows.
+/// Refuses unknown users and QOS.
 async fn check_names(session: &mut Session, request: &ListAccountingRequest) -> anyhow::Result<()> {
     let by_name = request.users.iter().filter(|user| user.parse::<u32>().is_err()).cloned();
     let users: Vec<String> = by_name.filter(|user| !session.knows_user(user)).collect();
@@ -538,7 +538,7 @@ async fn check_names(session: &mut Session, request: &ListAccountingRequest) -> 
 /// Runs `sacct`.
 ///
 /// # Errors
-/// An option that cannot be honoured, a controller that does not answer.
+/// An invalid option, or no answer.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let query = match Query::read(&words, &|name| session.env(name))? {
         Asked::Show(text) => {
@@ -597,7 +597,7 @@ async fn rows_of(session: &mut Session, query: &Query) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Prints scripts and environments of jobs, as far as the controller has them still.
+/// Prints scripts and environments of jobs that the controller still has.
 async fn tell_texts(session: &mut Session, texts: &Texts, rows: &[AccountingRow]) -> anyhow::Result<u8> {
     let line = "-".repeat(80);
     for row in rows.iter().filter(|row| row.step_id.is_empty()) {

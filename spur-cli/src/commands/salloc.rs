@@ -1,7 +1,7 @@
-//! `salloc`: asks for an allocation and runs a command, or a shell, in it on this host.
+//! The command `salloc`: requests an allocation and runs a command, or a shell, in it on this host.
 //!
-//! The command stays in the process group of `salloc` itself, so that the keys of a terminal reach both, and the shell from
-//! which `salloc` was called stops and continues both.
+//! The command stays in the process group of `salloc`. Keys of a terminal therefore reach both, and the
+//! calling shell stops and continues both.
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -34,17 +34,17 @@ use crate::options::submission::Submission;
 use crate::place::{self, Here};
 use crate::session::Session;
 
-/// Signals that end the wait for an allocation.
+/// Numbers of the signals that end the wait for an allocation.
 const WHILE_WAITING: &[u8] = &[1, 2, 3, 10, 12, 15];
-/// A wait so long is worth a bell.
+/// Wait after which the terminal's bell rings.
 const LONG_WAIT: Duration = Duration::from_secs(10);
-/// What the job is called where it has no name, whatever its command, as with Slurm.
+/// Name of a job without one, regardless of its command, as with Slurm.
 const NAMELESS: &str = "interactive";
 
 /// Runs `salloc`.
 ///
 /// # Errors
-/// Whatever keeps the allocation or its command from being had.
+/// A failure to get the allocation or to run its command.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let (components, argv) = match het::read(&SALLOC_LINE, &words)? {
         Reading::Run { components, operands } => (components, operands),
@@ -60,7 +60,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     let says_memory = |spec: &JobSpec| spec.memory_per_node_mb.or(spec.memory_per_cpu_mb).is_some();
     let say_memory: Vec<bool> = iter::once(&spec).chain(&spec.components).map(says_memory).collect();
     if let Some(directory) = &wishes.chdir {
-        // What lies in it can be asked for only where it can be entered.
+        // The trailing `/.` makes the check fail for a directory that cannot be entered.
         let inside = std::fs::metadata(format!("{}/.", place::directory(Some(directory))?));
         inside.with_context(|| format!("chdir({directory})"))?;
     }
@@ -133,13 +133,13 @@ impl What {
 
 /// The variables of the command, beside those of `salloc` itself.
 struct Environment {
-    /// What its user has after logging in; what `salloc` has counts more.
+    /// Login environment of the user; variables of `salloc` override it.
     login: Vec<(OsString, OsString)>,
-    /// What the allocation says, which counts most.
+    /// Variables of the allocation, which override all others.
     job: Vec<KeyValue>,
 }
 
-/// What the command line and the environment ask for.
+/// Returns the meaning of the command line and the environment.
 async fn compose(
     session: &mut Session,
     components: Vec<Layer<Submission>>,
@@ -186,15 +186,15 @@ async fn compose(
     Ok((first, login, spec))
 }
 
-/// Whether the command is told of a variable: of memory, as in Slurm, if its component asked for that itself. What
-/// a partition gives is told to batch scripts alone.
+/// True if the command gets a variable. As in Slurm, variables of memory are omitted unless their component
+/// requested memory. Only batch scripts get a partition's default.
 fn is_told(name: &str, say_memory: &[bool]) -> bool {
     let component =
         name.split_once("_HET_GROUP_").and_then(|(_, offset)| offset.parse().ok()).unwrap_or(0_usize);
     !name.starts_with("SLURM_MEM_PER_") || say_memory.get(component).is_some_and(|says| *says)
 }
 
-/// Waits until the allocation is there, and says so.
+/// Waits until the allocation starts, and prints messages.
 async fn granted(
     session: &mut Session,
     allocation: &mut Allocation,
@@ -245,8 +245,8 @@ fn ring(wishes: &Submission, waited: Duration) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs the command to its end. An allocation that is taken away meanwhile is told of; the command goes on unless
-/// `--kill-command` was given.
+/// Runs the command to its end. If the allocation ends earlier, a message is printed. The command continues
+/// unless `--kill-command` was given.
 async fn run_command(
     session: &mut Session,
     allocation: &mut Allocation,
@@ -295,12 +295,12 @@ async fn run_command(
     }
 }
 
-/// Ends the command, and whatever has the terminal.
+/// Ends the command, and the process group in the terminal's foreground.
 fn end_command(child: &Child, signal: Option<Signal>, is_group: bool) {
     let terminal = std::io::stdin();
     let front = rustix::termios::tcgetpgrp(&terminal).ok();
     if let Some(front) = front.filter(|front| *front != rustix::process::getpgrp()) {
-        // It may have ended by itself.
+        // The process group may have ended.
         let _ = rustix::process::kill_process_group(front, rustix::process::Signal::HUP);
     }
     let default = if front.is_some() { Signal::HUP } else { Signal::TERM };
@@ -313,7 +313,7 @@ fn pass_on(child: &Child, signal: Signal, is_group: bool) {
     if let (Some(pid), Some(signal)) =
         (pid, rustix::process::Signal::from_named_raw(i32::from(signal.number())))
     {
-        // It may have ended by itself.
+        // The process may have ended.
         let _ = match is_group {
             true => rustix::process::kill_process_group(pid, signal),
             false => rustix::process::kill_process(pid, signal),
@@ -321,7 +321,7 @@ fn pass_on(child: &Child, signal: Signal, is_group: bool) {
     }
 }
 
-/// The signal of `--kill-command`; none where it leaves that open.
+/// Returns the signal of `--kill-command`; `None` for the default.
 fn kill_signal(said: &str) -> anyhow::Result<Option<Signal>> {
     if said.is_empty() || said == "1" {
         return Ok(None);
@@ -329,7 +329,7 @@ fn kill_signal(said: &str) -> anyhow::Result<Option<Signal>> {
     Ok(Some(said.parse().with_context(|| format!("--kill-command={said}"))?))
 }
 
-/// The user's shell.
+/// Returns the user's shell.
 fn shell() -> String {
     let known = User::from_uid(Uid::current()).ok().flatten();
     let known = known.map(|user| user.shell.to_string_lossy().into_owned()).filter(|shell| !shell.is_empty());
@@ -341,7 +341,7 @@ fn exit_of(status: ExitStatus) -> ExitCode {
     ExitCode { code: byte(status.code()), signal: byte(status.signal()) }
 }
 
-/// How `salloc` ends when its command does: as that did; a shell that was hung up or interrupted has done nothing wrong.
+/// Returns the exit code of `salloc`: that of the command, or 0 after signals that end a shell normally.
 fn exit_code(status: ExitStatus) -> u8 {
     let exit = exit_of(status);
     match Signal::new(exit.signal) {

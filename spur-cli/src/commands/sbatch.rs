@@ -1,4 +1,4 @@
-//! `sbatch`: submits a batch script.
+//! The command `sbatch`: submits a batch script.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -23,15 +23,15 @@ use crate::place::{self, Environment, Here};
 use crate::session::Session;
 use crate::zone;
 
-/// The variable by which the node knows, as with Slurm, that the script is to have the user's login environment, too.
+/// Variable by which the node adds the user's login environment, as with Slurm.
 const LOGIN_ENVIRONMENT: &str = "SLURM_GET_USER_ENV";
 
-/// What is submitted.
+/// The submitted script.
 struct Script {
     body: Vec<u8>,
-    /// Its whole path; empty if it is no file.
+    /// Absolute path of the script; empty if it is not a file.
     path: String,
-    /// What the job is called unless it is given a name.
+    /// Default name of the job.
     name: String,
     args: Vec<String>,
 }
@@ -39,7 +39,7 @@ struct Script {
 /// Runs `sbatch`.
 ///
 /// # Errors
-/// Whatever keeps the job from being submitted.
+/// A failure to submit the job.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let (components, operands) = match het::read(&SBATCH_LINE, &words)? {
         Reading::Run { components, operands } => (components, operands),
@@ -96,7 +96,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     Ok(0)
 }
 
-/// Whether this cluster is among those that `--clusters` names.
+/// Fails if `--clusters` is given and does not name this cluster.
 pub(super) async fn check_cluster(session: &mut Session, named: Option<&str>) -> anyhow::Result<()> {
     let Some(named) = named else { return Ok(()) };
     let own = scontrol::ping(session).await?.cluster_name;
@@ -165,10 +165,10 @@ async fn submit(
     Ok(answer.job_id)
 }
 
-/// Asks when and where the job would start, and tells it.
+/// Requests the expected start and nodes of the job, and prints them.
 ///
 /// # Errors
-/// What the controller refuses.
+/// A refusal by the controller.
 pub(super) async fn test(
     session: &mut Session,
     request: SubmitRequest,
@@ -196,7 +196,7 @@ fn forecast(answer: &TestSubmitResponse, start: i64) -> String {
         |_| start.to_string(),
         |start| start.to_zoned(zone::local()).strftime("%Y-%m-%dT%H:%M:%S").to_string(),
     );
-    // The lowest layer is the nodes themselves, which are named; what is above says where they lie.
+    // The lowest layer consists of the nodes, which are named; higher layers show their places.
     let places = answer.spans.iter().filter(|span| span.layer != "node");
     let spans: Vec<String> = places.map(|span| format!("{} {}", span.count, span.layer)).collect();
     let spans = if spans.is_empty() { String::new() } else { format!(" ({})", spans.join(", ")) };
@@ -212,12 +212,12 @@ fn tell(session: &mut Session, warnings: &[String], wishes: &Submission) {
     }
 }
 
-/// The file of a standard stream; empty for the default.
+/// Returns the file of a standard stream; empty for the default.
 fn file(said: Option<String>) -> String {
     if said.as_deref() == Some("none") { "/dev/null".to_owned() } else { said.unwrap_or_default() }
 }
 
-/// The request as it goes to the controller.
+/// Returns the complete request.
 fn compose(session: &mut Session, wishes: &Submission, script: Script) -> anyhow::Result<JobSpec> {
     let mut spec = wishes.clone().into_spec(&Here)?;
     if spec.name.is_empty() {
@@ -248,7 +248,7 @@ fn compose(session: &mut Session, wishes: &Submission, script: Script) -> anyhow
     Ok(spec)
 }
 
-/// What the script finds in its environment, beside what the controller and the node add.
+/// Returns the environment of the script, without the variables that the controller and the node add.
 fn environment(session: &Session, wishes: &Submission, spec: &JobSpec) -> anyhow::Result<Environment> {
     let mut environment = match &wishes.export_file {
         None => place::exported(session.environment(), &wishes.export),
@@ -262,13 +262,13 @@ fn environment(session: &Session, wishes: &Submission, spec: &JobSpec) -> anyhow
     environment.insert("SLURM_PRIO_PROCESS".into(), place::niceness().to_string().into());
     environment.insert("SLURM_SUBMIT_DIR".into(), place::directory(None)?.into());
     environment.insert("SLURM_SUBMIT_HOST".into(), spec.submit_host.clone().into());
-    // That of the job in which this one is submitted.
+    // The inherited value belongs to the job from which this one is submitted.
     if let Some(cpus) = environment.get_mut(OsStr::new("SLURM_CPUS_PER_TASK"))
         && spec.cpus_per_task.is_none()
     {
         *cpus = "1".into();
     }
-    // The script has it; what srun is told by this name would count more than what the script sets.
+    // The script inherits the mask itself. In `srun` the variable would override a mask that the script sets.
     environment.remove(OsStr::new("SLURM_UMASK"));
     let login = wishes.login_environment.is_some() || wishes.export != Export::All;
     if login && wishes.export_file.is_none() {
@@ -282,7 +282,7 @@ fn environment(session: &Session, wishes: &Submission, spec: &JobSpec) -> anyhow
 }
 
 impl Script {
-    /// The script that the command line names, or wraps, or standard input.
+    /// Reads the script from the named file, the wrapped command or the standard input.
     fn take(
         components: &[Layer<Submission>],
         operands: Vec<String>,
@@ -355,7 +355,8 @@ impl Script {
     }
 }
 
-/// A script by a bare name is looked for here and then where programs are.
+/// Returns the path of a script. A name without a slash is searched in the current directory and then in
+/// PATH.
 fn find(word: &str, path: Option<&str>) -> PathBuf {
     let here = PathBuf::from(word);
     if word.contains('/') || here.exists() {

@@ -1,4 +1,4 @@
-//! `scancel`: ends or signals jobs and steps.
+//! The command `scancel`: ends or signals jobs and steps.
 
 use std::io::Write;
 
@@ -36,7 +36,7 @@ pub struct Order {
 
 type OrderOpt = Opt<Order>;
 
-/// How it is called.
+/// Command line of `scancel`.
 pub const LINE: CommandLine<Order> = CommandLine {
     name: "scancel",
     synopsis: "[OPTIONS] [job_id[_array_id][.step_id]]",
@@ -169,10 +169,10 @@ fn states(text: &str) -> Result<Vec<String>, String> {
 }
 
 impl Order {
-    /// Reads the words behind `scancel` and the environment.
+    /// Parses the words after `scancel` and the environment.
     ///
     /// # Errors
-    /// An option that cannot be honoured, an id that is none, or nothing that says which jobs.
+    /// An invalid option or id, or a command line that selects no jobs.
     pub fn read(words: &[String], env: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Asked<Order>> {
         let mut order = Order::default();
         let operands = match LINE.settle(words, env, &mut order)? {
@@ -199,7 +199,7 @@ impl Order {
         Ok(Asked::Run(order))
     }
 
-    /// What to ask for. Steps alone are not a filter that admits every job.
+    /// Returns the request. Without a filter, steps alone must not select every job.
     pub fn request(&self) -> CancelJobsRequest {
         let any_job = self.filter != JobFilter::default() && (self.steps.is_empty() || self.names_jobs());
         CancelJobsRequest {
@@ -212,7 +212,7 @@ impl Order {
         }
     }
 
-    /// The same in as many requests as it takes.
+    /// Returns the request, split so that each part names at most [`JOBS_AT_ONCE`] jobs or steps.
     pub fn requests(&self) -> Vec<CancelJobsRequest> {
         let whole = self.request();
         let ids = whole.filter.as_ref().map_or(&[][..], |filter| &filter.job_ids);
@@ -235,7 +235,7 @@ impl Order {
         !self.filter.job_ids.is_empty()
     }
 
-    /// Leaves what the user agrees to. Nothing may be left.
+    /// Keeps the jobs and steps to which the user agrees, possibly none.
     async fn confirm(&mut self, session: &mut Session) -> anyhow::Result<()> {
         let mut input = std::io::stdin().lines();
         let mut agrees = |session: &mut Session, what: String| -> anyhow::Result<bool> {
@@ -268,7 +268,7 @@ impl Order {
         Ok(())
     }
 
-    /// Tells what became of it and gives the exit code.
+    /// Prints the results and returns the exit code.
     fn report(&self, session: &mut Session, answer: &CancelJobsResponse) -> u8 {
         if self.verbose {
             for job in &answer.names {
@@ -281,7 +281,7 @@ impl Order {
         let mut code = 0;
         for problem in &answer.problems {
             let error = problem.error.clone().unwrap_or_default();
-            // Who only wants jobs gone has what he wants; who signals something has not.
+            // A job that has already ended is no error for a cancellation, but is one for a signal.
             let kills = self.signal.is_none_or(|signal| signal == KILL) && !self.batch;
             let done = error.code == DONE && kills;
             let unknown = error.code == INVALID_ID;
@@ -301,12 +301,12 @@ impl Order {
     }
 }
 
-/// How this one is named: a task, the pending tasks of an array, or the job.
+/// Returns the name of a job: a task, the pending tasks of an array, or the job's number.
 fn reference(job: &Job) -> String {
     let array = job.array_job_id.unwrap_or(job.id);
     match (job.array_task_id, job.array_tasks.split('%').next().unwrap_or_default()) {
         (Some(task), _) => format!("{array}_{task}"),
-        // Het jobs are cancelled whole, under the number of the first component.
+        // A het job is cancelled as a whole, under the number of its first component.
         (None, "") => job.het_job_id.unwrap_or(job.id).to_string(),
         (None, tasks) => format!("{array}_[{tasks}]"),
     }
@@ -315,7 +315,7 @@ fn reference(job: &Job) -> String {
 /// Runs `scancel`.
 ///
 /// # Errors
-/// An option that cannot be honoured, a controller that does not answer.
+/// An invalid option, or no answer.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let order = match Order::read(&words, &|name| session.env(name))? {
         Asked::Show(text) => {

@@ -1,5 +1,6 @@
-//! `sacctmgr add`, `modify` and `delete`. The controller works out what a change does and says it in Slurm's words. Who is
-//! asked has that sent along, so that nothing else is done than what was agreed to.
+//! The commands `sacctmgr add`, `modify` and `delete`. The controller computes the effect of a change and
+//! describes it in Slurm's words. The user's consent is sent with this description, so that only the
+//! confirmed change is made.
 
 use std::io::Write;
 use std::time::Duration;
@@ -15,10 +16,10 @@ use crate::error::Bare;
 use crate::format::value::local_times;
 use crate::session::Session;
 
-/// How long an answer is waited for.
+/// Maximum time to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 const QUESTION: &str = "Would you like to commit changes?";
-/// The code of a refusal to do what is done already.
+/// Code of the refusal of a change without effect.
 const NOTHING_TO_DO: &str = "SLURM_NO_CHANGE_IN_DATA";
 
 /// What can be changed, each by its beginning of at least so many letters.
@@ -71,7 +72,7 @@ pub(super) fn read(verb: &'static str, words: &[String]) -> anyhow::Result<Vec<C
     Ok(names.chunks(MOST_AT_ONCE).map(part).collect())
 }
 
-/// Whether a word is `name=` of what is changed.
+/// True if a word names the changed records, as `name=` does.
 fn is_name(entity: &str, word: &str) -> bool {
     let key = word.split_once('=').map_or("", |(key, _)| key);
     let own = match entity {
@@ -95,10 +96,10 @@ fn unknown(verb: &str, entity: &str) -> anyhow::Error {
     Bare(format!("No valid entity in {verb} command\nInput line must include {list}")).into()
 }
 
-/// Makes a change, in as many requests as it takes.
+/// Makes a change, in several requests if needed.
 ///
 /// # Errors
-/// What the controller refuses.
+/// A refusal by the controller.
 pub(super) async fn run(
     session: &mut Session,
     settings: &Settings,
@@ -149,18 +150,18 @@ pub(super) async fn run(
     }
 }
 
-/// Loads the slices of a file, and deletes what the file does not name. Where one slice is all and nothing is deleted, the
-/// user is shown what it does.
+/// Loads the slices of a file and deletes records that the file does not name. With a single slice and no
+/// deletions, the user first sees the effect.
 ///
 /// # Errors
-/// What the controller refuses; slices before that one are loaded, and loading the file again goes on from there.
+/// A refusal by the controller. Earlier slices are loaded, and loading the file again continues after them.
 pub(super) async fn load(
     session: &mut Session,
     settings: &Settings,
     slices: Vec<ChangeAccountsRequest>,
     leftovers: Vec<ChangeAccountsRequest>,
 ) -> anyhow::Result<u8> {
-    // Whether anything is refused to be deleted is known before anything is done.
+    // The preview refuses impossible deletions before any change is made.
     for request in &leftovers {
         if let Ok(lines) = send(session, ChangeAccountsRequest { preview: true, ..request.clone() }).await? {
             print(session, &lines)?;
@@ -190,14 +191,14 @@ pub(super) async fn load(
         }
     }
     for request in leftovers {
-        // Somebody else may have deleted it meanwhile.
+        // The record may have been deleted meanwhile.
         let _gone = send(session, request).await?;
     }
     session.inform("Done adding cluster");
     Ok(0)
 }
 
-/// Sends a request; the inner error says that there is nothing to do.
+/// Sends a request. The inner error means that the request has no effect.
 async fn send(
     session: &mut Session,
     request: ChangeAccountsRequest,
@@ -217,11 +218,11 @@ fn print(session: &mut Session, lines: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the user answers with yes; who says nothing, or is not there, has not.
+/// True if the user answers yes in time.
 pub(super) async fn agrees(session: &mut Session, question: &str) -> anyhow::Result<bool> {
     write!(session.out, "{question} (You have {} seconds to decide)\n(N/y): ", PATIENCE.as_secs())?;
     session.out.flush()?;
-    // Where nobody answers, the thread that reads ends with the process.
+    // The thread that waits for input ends with the process.
     let (say, mut answers) = tokio::sync::mpsc::channel(1);
     std::thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {

@@ -1,4 +1,5 @@
-//! `sacctmgr dump` and `load`: the policy tree in Slurm's file, to which the word `withqos` adds lines for QOS.
+//! The commands `sacctmgr dump` and `load`: the policy tree in the format of Slurm's file. The word `withqos`
+//! adds lines for QOS.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -32,7 +33,7 @@ const HEAD: &str = "\
 # User - 'lipari':MaxTRESPerJob=node=2:MaxJobs=3:MaxTRESMinsPerJob=cpu=4:FairShare=1:MaxWallDurationPerJob=1
 ";
 
-/// Everything in the policy tree.
+/// The complete policy tree.
 #[derive(Default)]
 struct Tree {
     accounts: BTreeMap<String, AccountRecord>,
@@ -60,7 +61,7 @@ async fn tree(session: &mut Session) -> anyhow::Result<Tree> {
 /// Writes the tree to a file, and each of its lines to the standard error, as Slurm does.
 ///
 /// # Errors
-/// Another cluster, a file that cannot be written.
+/// Another cluster, or a file that cannot be written.
 pub(super) async fn dump(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let (mut cluster, mut file, mut with_qos) = (None, None, false);
     for word in words {
@@ -93,7 +94,7 @@ pub(super) async fn dump(session: &mut Session, words: &[String]) -> anyhow::Res
     Ok(0)
 }
 
-/// The lines of a dump: the cluster, then each account with what is right below it, from the top.
+/// Returns the lines of a dump: the cluster, then each account with its direct children, from the root.
 fn text(cluster: &str, tree: &Tree, with_qos: bool) -> Vec<String> {
     let mut lines: Vec<String> =
         tree.qos.iter().filter(|_| with_qos).map(|qos| format!("{}\n", qos_line(qos))).collect();
@@ -189,15 +190,15 @@ fn qos_line(qos: &QosRecord) -> String {
     text + &limits(&qos.limits)
 }
 
-/// A text in quotes that it does not have itself.
+/// Quotes a text with a quotation mark that it does not contain.
 fn quoted(text: &str) -> String {
     if text.contains('\'') { format!("\"{text}\"") } else { format!("'{text}'") }
 }
 
-/// Reads the lines of a dump. The first of them names the cluster.
+/// Parses the lines of a dump. The first line must name the cluster.
 ///
 /// # Errors
-/// Slurm's sentence on a line that cannot be read.
+/// Slurm's message for a line that cannot be parsed.
 fn parse(cluster: &str, text: &str) -> Result<Vec<DumpLine>, String> {
     let (mut lines, mut parent, mut named) = (Vec::new(), "root".to_owned(), false);
     for (number, line) in (1..).zip(text.lines().map(str::trim)) {
@@ -265,7 +266,7 @@ fn owned((kind, name): (&str, &str)) -> (String, String) {
     (kind.trim().to_owned(), name.trim().trim_matches(['\'', '"']).to_owned())
 }
 
-/// The parts of a line, with colons between them that are in no quotes.
+/// Splits a line at colons outside quotes.
 fn parts(line: &str) -> Vec<String> {
     let (mut parts, mut part, mut quote) = (Vec::new(), String::new(), None);
     for letter in line.chars() {
@@ -285,16 +286,16 @@ fn parts(line: &str) -> Vec<String> {
     parts
 }
 
-/// Whether a colon behind this belongs to the type of a device: `GrpTRES=gres/gpu:a100=4`.
+/// True if a following colon belongs to the type of a device: `GrpTRES=gres/gpu:a100=4`.
 fn ends_in_gres(part: &str) -> bool {
     let last = part.rsplit([',', '=']).next().unwrap_or_default();
     part.contains('=') && last.starts_with("gres/")
 }
 
-/// Makes the tree what a file says.
+/// Changes the tree to the contents of a file.
 ///
 /// # Errors
-/// A file that cannot be read, what the controller refuses.
+/// A file that cannot be read, or a refusal by the controller.
 pub(super) async fn load(session: &mut Session, settings: &Settings, words: &[String]) -> anyhow::Result<u8> {
     let (mut file, mut clean, mut cluster) = (None, false, None);
     for word in words {
@@ -332,13 +333,13 @@ pub(super) async fn load(session: &mut Session, settings: &Settings, words: &[St
     change::load(session, settings, requests, leftovers).await
 }
 
-/// The error of the system without its number.
+/// Returns the text of a system error without its number.
 fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
-/// Requests that delete what no line names.
+/// Returns requests that delete records without a line in the file.
 fn leftovers(tree: &Tree, lines: &[DumpLine]) -> Vec<ChangeAccountsRequest> {
     let of_kind = |kind: &'static str| lines.iter().filter(move |line| line.kind == kind);
     let accounts: BTreeSet<String> = of_kind("Account").map(|line| line.name.to_lowercase()).collect();

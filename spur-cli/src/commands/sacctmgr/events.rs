@@ -1,4 +1,4 @@
-//! `sacctmgr show events`: since when, until when and why nodes were out of service.
+//! The command `sacctmgr show events`: periods in which nodes were out of service, with their reasons.
 
 use jiff::Timestamp;
 use spur_core::text::time::{TimeLimit, When};
@@ -15,7 +15,7 @@ use crate::format::value::time;
 use crate::session::Session;
 use crate::zone;
 
-/// An event, its cluster, and the present, at which an event without an end is as long as it is.
+/// An event, its cluster, and the present time, which ends the duration of an open event.
 struct Event {
     event: NodeEvent,
     cluster: String,
@@ -43,7 +43,7 @@ const EVENT: [Column<Event>; 11] = [
 ];
 const SHOWN: &str = "cluster,nodename,start,end,state,reason,user";
 
-/// What the words behind `events` ask for.
+/// Conditions after the word `events`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Asked {
     nodes: String,
@@ -52,7 +52,7 @@ struct Asked {
     users: Vec<String>,
     start: Option<When>,
     end: Option<When>,
-    /// Events of all times, not only those since yesterday.
+    /// True for events of all times instead of those since yesterday.
     all_time: bool,
 }
 
@@ -62,7 +62,7 @@ impl Asked {
         for name in &conditions.names {
             match name.to_ascii_lowercase().as_str() {
                 "all_time" => asked.all_time = true,
-                // There is one cluster.
+                // The cluster is the only one, so this is the default.
                 "all_clusters" => {}
                 _ => return Err(unknown(name)),
             }
@@ -85,7 +85,7 @@ impl Asked {
             } else if is("end") {
                 asked.end = Some(moment()?);
             } else if is("events") && value.to_ascii_lowercase().starts_with("node") || is("clusters") {
-                // Events of nodes are all there are, and those of this cluster.
+                // All events belong to nodes of this cluster.
             } else {
                 return Err(unknown(word));
             }
@@ -93,7 +93,8 @@ impl Asked {
         Ok(asked)
     }
 
-    /// From when until when: by default since yesterday. States without a beginning mean nodes that are in one now.
+    /// Returns the request for a period, by default since yesterday. States without a start time select nodes
+    /// that are in such a state at present.
     fn request(&self, now: Timestamp) -> Result<ListNodeEventsRequest, Bare> {
         let zone = zone::local();
         let moment = |when: &When| past_moment(*when, &zone, now).map_err(Bare);
@@ -107,7 +108,7 @@ impl Asked {
         Ok(ListNodeEventsRequest { start, end, nodelist: self.nodes.clone(), open })
     }
 
-    /// Whether an event is of one of the states, reasons and users that are named.
+    /// True if an event has one of the requested states, reasons and users.
     fn admits(&self, event: &NodeEvent) -> bool {
         let state = |wanted: &String| {
             event.state.split('+').any(|word| word == wanted || word.trim_end_matches('*') == wanted)
@@ -123,10 +124,10 @@ fn unknown(word: &str) -> Bare {
     Bare(format!(" Unknown condition: {word}"))
 }
 
-/// The table of events.
+/// Returns the table of events.
 ///
 /// # Errors
-/// A condition or a field that there is not, what the controller refuses.
+/// An unknown condition or field, or a refusal by the controller.
 pub(super) async fn run(
     session: &mut Session,
     settings: &Settings,

@@ -1,4 +1,4 @@
-//! What lists of `sacctmgr` have in their columns.
+//! Columns of the lists of `sacctmgr`.
 
 use crate::format::Show;
 use crate::format::json::RPC_VERSION;
@@ -12,10 +12,10 @@ pub(super) struct Cluster {
     pub(super) qos: String,
 }
 
-/// A trackable resource, by type, name and number.
+/// A trackable resource: type, name and number.
 pub(super) struct Tres(pub(super) String, pub(super) String, pub(super) u32);
 
-/// Of which there is none.
+/// A kind of record that never exists in Spur.
 pub(super) struct Nothing;
 
 pub(super) const fn field<R>(name: &'static str, width: isize, text: fn(&R, &Show) -> String) -> Column<R> {
@@ -73,7 +73,7 @@ pub(super) const ASSOCIATION_SHOWN: &str = "cluster,account,user,partition,share
 pub(super) const USER_ASSOCIATION_SHOWN: &str = "user,defaultaccount,adminlevel,cluster,account,partition,share,priority,maxjobs,\
                                                  maxnodes,maxcpus,maxsubmitjobs,maxwall,maxcpumins,qos,defaultqos";
 
-/// The columns of a list: its own, and empty ones of whatever else Slurm's `sacctmgr` has a name for.
+/// Returns the columns of a list: its own, and empty ones for all other names in Slurm's `sacctmgr`.
 pub(super) fn columns<R>(own: &[Column<R>]) -> Vec<Column<R>> {
     let is_own = |name: &str| own.iter().any(|own| own.name.eq_ignore_ascii_case(name));
     let others = KNOWN.iter().filter(|(name, ..)| !is_own(name));
@@ -86,10 +86,10 @@ pub(super) fn columns<R>(own: &[Column<R>]) -> Vec<Column<R>> {
     own.iter().copied().chain(others.map(blank)).collect()
 }
 
-/// The names that Slurm's `sacctmgr` takes for every list, with what stands above them and their width. A name is found by its
-/// beginning, so that of two with the same header the longer stands for both.
+/// Names that Slurm's `sacctmgr` accepts for every list, with headers and widths. A prefix selects the first
+/// name, so a long name represents shorter ones with the same header.
 const KNOWN: [(&str, &str, isize); 115] = [
-    // What Slurm takes these beginnings for.
+    // These names come first, because Slurm selects them for their prefixes.
     ("Cluster", "Cluster", 10),
     ("Coordinators", "Coord Accounts", 20),
     ("GrpCPUs", "GrpCPUs", 8),

@@ -1,4 +1,5 @@
-//! `sacctmgr show problem` and `show stats`: what may be wrong with the policy tree, and what the controller was asked.
+//! The commands `sacctmgr show problem` and `show stats`: possible problems in the policy tree, and the
+//! controller's requests.
 
 use std::fmt::Write;
 
@@ -13,7 +14,7 @@ use crate::format::report::Column;
 use crate::session::Session;
 use crate::zone;
 
-/// A user of whom something is wrong.
+/// A user with a problem.
 struct Problem {
     user: String,
     what: &'static str,
@@ -26,10 +27,10 @@ const PROBLEM: [Column<Problem>; 4] = [
     field("Problem", 40, |row, _| row.what.to_owned()),
 ];
 
-/// The users whom this host does not know; jobs of theirs cannot run.
+/// Lists the users whom this host does not know; their jobs cannot run.
 ///
 /// # Errors
-/// A field that there is not, what the controller refuses.
+/// An unknown field, or a refusal by the controller.
 pub(super) async fn problems(
     session: &mut Session,
     settings: &Settings,
@@ -45,10 +46,10 @@ pub(super) async fn problems(
     settings.table(&PROBLEM, "cluster,account,user,problem", conditions, &rows)
 }
 
-/// The requests that the controller has answered, in Slurm's form.
+/// Returns statistics of the controller's requests, in Slurm's form.
 ///
 /// # Errors
-/// What the controller refuses, or no answer.
+/// A refusal by the controller, or no answer.
 pub(super) async fn statistics(session: &mut Session) -> anyhow::Result<String> {
     let request = GetStatisticsRequest { reset: false };
     let call = async |mut controller: Controller, request| controller.get_statistics(request).await;

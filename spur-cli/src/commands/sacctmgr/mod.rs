@@ -1,5 +1,5 @@
-//! `sacctmgr`: accounts, users, associations and QOS, which the controller keeps, and what else Slurm's accounting database
-//! would know.
+//! The command `sacctmgr`: accounts, users, associations and QOS, which the controller stores, and other
+//! contents of Slurm's accounting database.
 
 mod as_json;
 mod change;
@@ -37,17 +37,17 @@ use crate::options::{CommandLine, Opt, Settled};
 use crate::session::Session;
 use crate::version::SLURM;
 
-/// What the options say.
+/// Values of the options.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     no_header: bool,
-    /// `-p` closes lines, `-P` does not.
+    /// Delimiter at the end of each line: true with `-p`, false with `-P`.
     parsable: Option<bool>,
-    /// Users and accounts with their associations.
+    /// True to list users and accounts with their associations.
     associations: bool,
-    /// Whether nothing is asked before a change.
+    /// True to change without confirmation.
     immediate: bool,
-    /// Whether nothing is changed.
+    /// True to refuse changes.
     readonly: bool,
     common: Common,
 }
@@ -100,7 +100,7 @@ const OPTIONS: &[SettingsOpt] = &[
     listing::yaml(),
 ];
 
-/// What the help says behind the options.
+/// Text of the help after the options.
 const COMMANDS: &str = "    Valid <COMMAND> values are:
      add <ENTITY> <SPECS>              add account, coordinator, qos or user
      delete <ENTITY> [where] <SPECS>   delete the same
@@ -116,7 +116,7 @@ const COMMANDS: &str = "    Valid <COMMAND> values are:
   <SPECS> are words such as Name=physics, Account=physics or Format=Account,User.
 ";
 
-/// How it is called.
+/// Command line of `sacctmgr`.
 pub const LINE: CommandLine<Settings> = CommandLine {
     name: "sacctmgr",
     synopsis: "[<OPTION>] [<COMMAND>]",
@@ -148,22 +148,22 @@ const ENTITIES: [&str; 17] = [
     "wckeys",
 ];
 
-/// Commands of Slurm's that there are not here.
+/// Commands of Slurm that Spur does not have.
 const REFUSED: [&str; 4] = ["archive", "clear", "reconfigure", "shutdown"];
 
 const NOT_KEPT: &str = "it is not kept; accounts, users, associations, QOS and events are";
 
-/// Other columns that accounts are listed with beside their associations.
+/// Columns of a list of accounts with their associations.
 const ACCOUNT_ASSOCIATION_SHOWN: &str = "account,description,organization,cluster,parentname,user,share,priority,grpjobs,\
                                          grpnodes,grpcpus,grpmem,grpsubmitjobs,grpwall,grpcpumins,maxjobs,maxnodes,\
                                          maxcpus,maxsubmitjobs,maxwall,maxcpumins,qos,defaultqos";
 
-/// What stands behind the entity.
+/// Conditions after the entity.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Conditions {
-    /// Names asked for, of the kind that the entity is.
+    /// Names of the requested records.
     names: Vec<String>,
-    /// The other conditions, as they are written.
+    /// Other conditions, as written.
     others: Vec<String>,
     format: Option<String>,
     associations: bool,
@@ -172,10 +172,10 @@ struct Conditions {
     tree: bool,
 }
 
-/// Reads `[where] KEY=VALUE …`, or a bare name.
+/// Parses `[where] KEY=VALUE …`, or names alone.
 ///
 /// # Errors
-/// Brackets in names that cannot be read.
+/// Invalid brackets in names.
 fn conditions(words: &[String]) -> Result<Conditions, Bare> {
     let mut conditions = Conditions::default();
     for word in words.iter().filter(|word| !word.eq_ignore_ascii_case("where")) {
@@ -200,21 +200,21 @@ fn conditions(words: &[String]) -> Result<Conditions, Bare> {
     Ok(conditions)
 }
 
-/// Options of lists that change nothing here: what they leave out is not inherited into the list, or is not there.
+/// Options without effect: what they would omit is never in Spur's lists.
 const LEFT_OUT: [&str; 5] = ["withrawqoslevel", "withsubaccounts", "wolimits", "wopinfo", "woplimits"];
 
-/// The only entity that begins so.
+/// Returns the entity that a word selects.
 fn entity(word: &str) -> Option<&'static str> {
     let word = word.to_ascii_lowercase();
     let fits = |name: &&&str| word.len() >= 2 && (name.starts_with(&word) || word == "runawayjobs");
-    // Slurm takes the first that fits: `acc`, `assoc`, `co`, `r…`.
+    // Slurm selects the first match, e.g. for `acc`, `assoc`, `co` or `r…`.
     ENTITIES.iter().find(|name| **name == word).or_else(|| ENTITIES.iter().find(fits)).copied()
 }
 
 /// Runs `sacctmgr`.
 ///
 /// # Errors
-/// What is not kept here, a field that there is not, a controller that does not answer.
+/// An entity that Spur does not store, an unknown field, or no answer.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let mut settings = Settings::default();
     let Some(operands) = called::operands(session, &LINE, &words, &mut settings)? else {
@@ -364,7 +364,7 @@ impl Settings {
     }
 }
 
-/// This cluster, if it is among those asked for.
+/// Returns this cluster, if it is among the requested ones.
 async fn cluster(session: &mut Session, conditions: &Conditions) -> anyhow::Result<Vec<Cluster>> {
     let name = query::cluster_name(session).await?;
     let others = conditions.others.iter().filter_map(|word| word.split_once('='));
@@ -421,7 +421,7 @@ async fn fetch(session: &mut Session, request: ListAccountsRequest) -> anyhow::R
     Ok(pages.into_iter().flat_map(|page| page.rows).filter_map(|row| row.row).collect())
 }
 
-/// Counts the depth of associations from the highest of a list, as Slurm indents them.
+/// Reduces the depths of associations so that the highest one has depth 0, as Slurm indents them.
 fn indent_from_first(all: &mut [Record]) {
     let mut associations: Vec<_> = all
         .iter_mut()

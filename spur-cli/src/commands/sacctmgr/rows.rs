@@ -1,4 +1,4 @@
-//! Columns of what is kept in the policy tree: accounts, users, associations, QOS.
+//! Columns of the records in the policy tree: accounts, users, associations, QOS.
 
 use spur_core::text::time::TimeLimit;
 use spur_core::text::tres::{Tres, TresKind};
@@ -7,14 +7,14 @@ use spur_proto::v1::{AccountRecord, AssociationRecord, LimitValue, QosRecord, Us
 use super::fields::{field, headed};
 use crate::format::report::Column;
 
-/// An account, a user or an association, or a line of a list with several of them.
+/// An account, a user, an association, or a line of a list that combines them.
 #[derive(Clone, Default)]
 pub(super) struct Row {
     pub(super) cluster: String,
     pub(super) account: Option<AccountRecord>,
     pub(super) user: Option<UserRecord>,
     pub(super) association: Option<AssociationRecord>,
-    /// Whether accounts are indented by their place in the tree.
+    /// True if accounts are indented by their depth in the tree.
     pub(super) tree: bool,
 }
 
@@ -54,31 +54,31 @@ impl Row {
     }
 }
 
-/// The value of a limit; empty if it is not set.
+/// Returns the value of a limit; empty if it is not set.
 fn value(limits: &[LimitValue], name: &str) -> String {
     limits.iter().find(|limit| limit.name == name).map(|limit| limit.value.clone()).unwrap_or_default()
 }
 
-/// The amount of one resource in the value of a limit.
+/// Returns the amount of one resource in the value of a limit.
 fn amount(value: &str, kind: &TresKind) -> String {
     let tres: Tres = value.parse().unwrap_or_default();
     tres.0.get(kind).map(ToString::to_string).unwrap_or_default()
 }
 
-/// Minutes as Slurm shows spans.
+/// Formats minutes as Slurm formats durations.
 fn span(minutes: &str) -> String {
     let minutes = minutes.parse::<u64>().ok();
     minutes.map(|minutes| TimeLimit::Seconds(minutes.saturating_mul(60)).long()).unwrap_or_default()
 }
 
-/// A limit of associations, each with its name in the tree.
+/// Defines columns of limits of associations, each with its name in the tree.
 macro_rules! limits {
     ($($name:literal $header:literal $width:literal $key:literal;)+) => {
         [$(headed($name, $header, $width, |row: &Row, _| row.limit($key)),)+]
     };
 }
 
-/// Limits of associations that are shown as they are written.
+/// Limits of associations that are printed as stored.
 pub(super) const LIMITS: [Column<Row>; 17] = limits! {
     "GrpJobs" "GrpJobs" 7 "GrpJobs";
     "GrpJobsAccrue" "GrpJobsAccrue" 13 "GrpJobsAccrue";
@@ -99,9 +99,9 @@ pub(super) const LIMITS: [Column<Row>; 17] = limits! {
     "Priority" "Priority" 10 "Priority";
 };
 
-/// The other columns.
+/// Other columns of accounts, users and associations.
 pub(super) const ROW: [Column<Row>; 28] = [
-    // What Slurm takes these beginnings for stands first.
+    // These columns come first, because Slurm selects them for their prefixes.
     field("Cluster", 10, |row, _| row.of_association(|_| row.cluster.clone())),
     headed("Coordinators", "Coord Accounts", 20, |row, _| match (&row.user, &row.account) {
         (Some(user), _) => user.all_coordinated.join(","),
@@ -151,7 +151,7 @@ fn qos_limit(qos: &QosRecord, name: &str) -> String {
     value(&qos.limits, name)
 }
 
-/// Seconds as Slurm shows the times of a QOS.
+/// Formats seconds as Slurm formats times of a QOS.
 fn seconds(seconds: Option<u64>) -> String {
     seconds.map(|seconds| TimeLimit::Seconds(seconds).long()).unwrap_or_default()
 }
@@ -162,7 +162,7 @@ macro_rules! qos_limits {
     };
 }
 
-/// Limits of QOS that are shown as they are written.
+/// Limits of QOS that are printed as stored.
 pub(super) const QOS_LIMITS: [Column<QosRecord>; 33] = qos_limits! {
     "GrpJobs" "GrpJobs" 7 "GrpJobs";
     "GrpJobsAccrue" "GrpJobsAccrue" 13 "GrpJobsAccrue";
@@ -199,7 +199,7 @@ pub(super) const QOS_LIMITS: [Column<QosRecord>; 33] = qos_limits! {
     "MinPrioThreshold" "MinPrioThres" 12 "MinPrioThreshold";
 };
 
-/// The other columns of QOS.
+/// Other columns of QOS.
 pub(super) const QOS: [Column<QosRecord>; 16] = [
     field("Name", 10, |qos, _| qos.name.clone()),
     field("Priority", 10, |qos, _| qos.priority.to_string()),

@@ -1,4 +1,5 @@
-//! `sacctmgr show runawayjobs`: runs without an end in accounting that neither the controller nor a node knows.
+//! The command `sacctmgr show runawayjobs`: runs without an end in accounting that neither the controller nor
+//! a node knows.
 
 use std::io::Write;
 use std::time::Duration;
@@ -51,15 +52,15 @@ const NOTE: &str = "NOTE: Runaway jobs are jobs that don't exist in the controll
 const QUESTION: &str = "\nWould you like to fix these runaway jobs?\n\
      (This will set the end time for each job to the latest out of the start, eligible, or submit times, and set the state to completed.\n\
      Once corrected, this will trigger the rollup to reroll usage from before the earliest submit time of all the runaway jobs.)\n\n";
-/// How long the answer is waited for.
+/// Maximum time to wait for the answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Runs that are ended with one request.
+/// Number of runs that one request ends.
 const FIXED_AT_ONCE: usize = 1000;
 
-/// Lists them, and ends them if the user agrees.
+/// Lists runaway runs, and ends them if the user agrees.
 ///
 /// # Errors
-/// A field that there is not, what the controller refuses.
+/// An unknown field, or a refusal by the controller.
 pub(super) async fn run(
     session: &mut Session,
     settings: &Settings,
@@ -79,7 +80,7 @@ pub(super) async fn run(
     let runs: Vec<Run> = runs.collect();
     for some in runs.chunks(FIXED_AT_ONCE) {
         let request = FixRunawayJobsRequest { runs: some.to_vec() };
-        // What is done has no more to be done: the request may be repeated.
+        // The request may be repeated, because ended runs stay as they are.
         let call = async |mut controller: Controller, request| controller.fix_runaway_jobs(request).await;
         session.connection()?.read(request, call).await?;
     }
@@ -97,14 +98,14 @@ async fn list(session: &mut Session, cluster: &str) -> anyhow::Result<Vec<Runawa
     Ok(rows.into_iter().map(|row| Runaway { row, cluster: cluster.to_owned() }).collect())
 }
 
-/// Whether the user has them ended; who says nothing has not.
+/// True if the user agrees to end the runs; no answer in time means no.
 async fn agrees(session: &mut Session, settings: &Settings) -> anyhow::Result<bool> {
     if settings.immediate {
         return Ok(true);
     }
     write!(session.out, "{QUESTION} (You have {} seconds to decide)\n(N/y): ", PATIENCE.as_secs())?;
     session.out.flush()?;
-    // Where nobody answers, the thread that reads ends with the process.
+    // The thread that waits for input ends with the process.
     let (say, answer) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || say.send(std::io::stdin().lines().next()));
     let answer = tokio::time::timeout(PATIENCE, answer).await;

@@ -1,4 +1,4 @@
-//! `sdiag`: what the controller has done since its figures were last reset.
+//! The command `sdiag`: prints the controller's statistics since their last reset.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -20,7 +20,7 @@ use crate::options::{CommandLine, Opt};
 use crate::session::Session;
 use crate::zone;
 
-/// What the options say.
+/// Values of the options.
 #[derive(Default)]
 pub struct Query {
     reset: bool,
@@ -28,7 +28,7 @@ pub struct Query {
     common: Common,
 }
 
-/// How requests are sorted.
+/// Order of the requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Order {
     #[default]
@@ -72,7 +72,7 @@ const OPTIONS: &[QueryOpt] = &[
     listing::yaml(),
 ];
 
-/// How it is called.
+/// Command line of `sdiag`.
 pub const LINE: CommandLine<Query> = CommandLine {
     name: "sdiag",
     synopsis: "[OPTIONS]",
@@ -86,7 +86,7 @@ pub const LINE: CommandLine<Query> = CommandLine {
 /// Runs `sdiag`.
 ///
 /// # Errors
-/// An option that cannot be honoured, a controller that does not answer.
+/// An invalid option, or no answer.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     session.asks("slurm_get_statistics");
     let mut query = Query::default();
@@ -136,7 +136,7 @@ fn sort(counts: &mut [RequestCount], order: Order) {
     });
 }
 
-/// A moment as `ctime` has it, and in seconds.
+/// Formats a point in time as `ctime` does, followed by seconds since the Unix epoch.
 fn moment(seconds: i64, zone: &TimeZone) -> Result<String, Failure> {
     let at = Timestamp::from_second(seconds).map_err(|error| Failure::new(error.to_string()))?;
     Ok(format!("{} ({seconds})", at.to_zoned(zone.clone()).strftime("%a %b %e %H:%M:%S %Y")))
@@ -144,7 +144,7 @@ fn moment(seconds: i64, zone: &TimeZone) -> Result<String, Failure> {
 
 const RULE: &str = "*******************************************************";
 
-/// Slurm's page. What Slurm counts and there is not here is left out: the table of its backfill.
+/// Returns Slurm's page, without the statistics of Slurm's backfill table, which Spur does not have.
 fn text(figures: &GetStatisticsResponse, zone: &TimeZone) -> Result<String, Failure> {
     let (now, since) = (moment(figures.time, zone)?, moment(figures.since, zone)?);
     let mut page = format!(
@@ -208,7 +208,7 @@ fn main_cycles(page: &mut String, cycles: &Cycles, seconds: u64) {
         let _ = writeln!(page, "\tCycles per minute: {}", cycles.count / (seconds / 60));
     }
     let _ = writeln!(page, "\tLast queue length: {}", cycles.last_queue);
-    // No pass ends for a number of starts, licenses, requests or a time.
+    // In Spur, none of these limits ends a pass.
     let _ = write!(
         page,
         "\nMain scheduler exit:\n\tEnd of job queue:{:>2}\n\tHit default_queue_depth:{:>2}\n\
@@ -218,7 +218,7 @@ fn main_cycles(page: &mut String, cycles: &Cycles, seconds: u64) {
     );
 }
 
-/// Cycles that looked at all jobs that they were to look at.
+/// Returns the number of cycles that examined all jobs in their scope.
 fn whole(cycles: &Cycles) -> u64 {
     cycles.count.saturating_sub(cycles.truncated)
 }
@@ -244,7 +244,7 @@ fn backfill(page: &mut String, figures: &GetStatisticsResponse, zone: &TimeZone)
     if cycles.count > 0 {
         let _ = writeln!(page, "\tMean cycle: {}", mean(cycles.sum, cycles.count));
     }
-    // Whoever is looked at is tried.
+    // Each examined job is also tried.
     let (last, depth) = (cycles.last_depth, mean(cycles.depth_sum, cycles.count));
     let _ = write!(page, "\tLast depth cycle: {last}\n\tLast depth cycle (try sched): {last}\n");
     if cycles.count > 0 {
@@ -265,7 +265,7 @@ fn backfill(page: &mut String, figures: &GetStatisticsResponse, zone: &TimeZone)
     Ok(())
 }
 
-/// The causes for which the main cycles ended.
+/// Returns the reasons for which main cycles ended.
 fn main_exit(cycles: &Cycles) -> Value {
     json!({
         "end_job_queue": whole(cycles), "default_queue_depth": cycles.truncated,
@@ -273,7 +273,7 @@ fn main_exit(cycles: &Cycles) -> Value {
     })
 }
 
-/// The causes for which backfilling cycles ended.
+/// Returns the reasons for which backfill cycles ended.
 fn backfill_exit(cycles: &Cycles) -> Value {
     json!({
         "end_job_queue": whole(cycles), "bf_max_job_test": cycles.truncated, "state_changed": cycles.abandoned,
@@ -281,7 +281,7 @@ fn backfill_exit(cycles: &Cycles) -> Value {
     })
 }
 
-/// The same under the names of Slurm's data parser.
+/// Returns the statistics under the names of Slurm's data parser.
 fn statistics(figures: &GetStatisticsResponse) -> Value {
     let (main, backfill) = (figures.main.unwrap_or_default(), figures.backfill.unwrap_or_default());
     let minutes = u64::try_from(figures.time.saturating_sub(figures.since)).unwrap_or(0) / 60;

@@ -1,4 +1,4 @@
-//! `seff`: how much of what a job held it used.
+//! The command `seff`: prints the share of its CPUs and memory that a job used.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -14,10 +14,10 @@ use crate::format::fields::accounting::elapsed;
 use crate::options::{CommandLine, Opt};
 use crate::session::Session;
 
-/// The exit code where there is no such job, as of Slurm's `seff`.
+/// Exit code for an unknown job, as with Slurm's `seff`.
 const NOT_FOUND: u8 = 2;
 
-/// What the options say.
+/// Values of the options.
 #[derive(Default)]
 pub struct Query {
     debug: bool,
@@ -30,7 +30,7 @@ const OPTIONS: &[QueryOpt] = &[QueryOpt::flag("debug", Some('d'), "the figures t
     Ok(())
 })];
 
-/// How it is called.
+/// Command line of `seff`.
 pub const LINE: CommandLine<Query> = CommandLine {
     name: "seff",
     synopsis: "[OPTIONS] JOB",
@@ -41,11 +41,11 @@ pub const LINE: CommandLine<Query> = CommandLine {
     permute: true,
 };
 
-/// The figures of one job.
+/// Figures of one job.
 struct Figures {
     cpu_seconds: u64,
     core_seconds: u64,
-    /// Memory in bytes: of the step whose tasks had most together, and its largest task and the mean of its tasks.
+    /// Memory in bytes of the step that used most: all tasks, then the largest task, then the mean of tasks.
     memory: u64,
     largest: u64,
     mean: u64,
@@ -72,7 +72,7 @@ impl Figures {
     }
 }
 
-/// The text for one job with its steps; `None` if there is none.
+/// Returns the text for a job and its steps; `None` without a job.
 pub fn text(rows: &[AccountingRow], debug: bool, cluster: &str, show: &Show) -> Option<String> {
     let job = rows.iter().filter(|row| row.step_id.is_empty()).max_by_key(|row| row.restarts)?;
     let of_job = |row: &&AccountingRow| !row.step_id.is_empty() && row.restarts == job.restarts;
@@ -147,7 +147,7 @@ fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 }
 }
 
-/// `HH:MM:SS`, with days before it from the first on.
+/// Formats seconds as `HH:MM:SS`, with a number of days if it is above 0.
 fn duration(seconds: u64) -> String {
     let clock = format!("{:02}:{:02}:{:02}", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
     match seconds / 86_400 {
@@ -156,7 +156,7 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-/// Memory with the largest unit of which there is one, at least kilobytes; none is in megabytes.
+/// Formats bytes in the largest fitting unit, at least kilobytes; 0 is in megabytes.
 fn size(bytes: u64) -> String {
     let mut amount = bytes as f64 / 1024.0;
     if bytes == 0 {
@@ -171,7 +171,7 @@ fn size(bytes: u64) -> String {
     format!("{amount:.2} {unit}")
 }
 
-/// The memory among what was allocated (`cpu=2,mem=1.50G`), in bytes.
+/// Returns the memory in a list of allocated resources (`cpu=2,mem=1.50G`), in bytes.
 fn held_memory(tres: &str) -> u64 {
     let text = tres.split(',').find_map(|item| item.strip_prefix("mem=")).unwrap_or("0");
     let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
@@ -188,7 +188,7 @@ fn held_memory(tres: &str) -> u64 {
 /// Runs `seff`.
 ///
 /// # Errors
-/// An option that cannot be honoured, a controller that does not answer.
+/// An invalid option, or no answer.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let mut asked = Query::default();
     let Some(operands) = called::operands(session, &LINE, &words, &mut asked)? else {
@@ -206,7 +206,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         ..ListAccountingRequest::default()
     };
     let mut rows = query::accounting(session.connection()?, request).await?;
-    // An array, or a het job, is shown by its first.
+    // For an array or a het job, only the first job is shown.
     let first = rows.first().map(|row| row.job_id);
     rows.retain(|row| Some(row.job_id) == first);
     match text(&rows, asked.debug, &show.cluster.clone(), &show) {

@@ -1,18 +1,18 @@
-//! The signals that a command takes, in their order.
+//! Signals received by a command, in order.
 
 use anyhow::Context;
 use spur_core::text::signal::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-/// The signals that come in, in their order.
+/// Queue of received signals.
 pub(super) struct Signals(mpsc::UnboundedReceiver<Signal>);
 
 impl Signals {
-    /// Takes the signals of these numbers from now on.
+    /// Receives the signals with these numbers from now on.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(super) fn listen(numbers: &[u8]) -> anyhow::Result<Signals> {
         let (tell, signals) = mpsc::unbounded_channel();
         for &number in numbers {
@@ -25,7 +25,7 @@ impl Signals {
         Ok(Signals(signals))
     }
 
-    /// The next one.
+    /// Returns the next signal.
     pub(super) async fn next(&mut self) -> Signal {
         match self.0.recv().await {
             Some(signal) => signal,

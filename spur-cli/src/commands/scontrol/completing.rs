@@ -1,11 +1,11 @@
-//! `scontrol completing`: jobs that have ended, and whose nodes have not said so yet.
+//! The command `scontrol completing`: lists jobs that have ended and that some nodes have not released.
 
 use spur_proto::v1::Job;
 
 use crate::format::Show;
 use crate::format::value::{long_limit, time};
 
-/// A line for each of these jobs, with how long it has been ending and where.
+/// Returns a line for each completing job, with the time since its end and its nodes.
 pub(super) fn text(jobs: &[Job], show: &Show) -> String {
     let line = |job: &Job| {
         let ended = job.end_time.unwrap_or(show.now);

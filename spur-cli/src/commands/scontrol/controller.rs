@@ -1,4 +1,5 @@
-//! `scontrol` about the controller itself: whether it is there, what it reads, how much it says, that it ends.
+//! The commands of `scontrol` about the controller itself: ping, reconfigure, log levels, shutdown and
+//! takeover.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -13,13 +14,13 @@ use crate::error::Failure;
 use crate::format::json::{self, Wish};
 use crate::session::Session;
 
-/// For how long another controller may take to take over.
+/// Maximum time for another controller to take over.
 const TAKEOVER: Duration = Duration::from_secs(60);
 
-/// How long a controller that is told to end is left alone before it is asked again.
+/// Pause between two pings while the previous controller ends.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Asks the controller whether it is there: what it says of itself.
+/// Pings the controller and returns its answer.
 ///
 /// # Errors
 /// No answer.
@@ -28,7 +29,7 @@ pub async fn ping(session: &mut Session) -> anyhow::Result<PingResponse> {
     Ok(session.connection()?.read(PingRequest::default(), call).await?)
 }
 
-/// What stands below the configuration, and is all that `ping` prints.
+/// Returns the line that `ping` prints, which is also the last one of the configuration.
 pub(super) fn is_up(answer: &PingResponse) -> String {
     let but = match answer.old_copy.as_str() {
         "" => String::new(),
@@ -58,16 +59,16 @@ pub(super) fn is_up(answer: &PingResponse) -> String {
     format!("Slurmctld({role}) at {} is UP{but}{clock}{away}{differs}", answer.hostname)
 }
 
-/// One controller, as it was found.
+/// One controller and its state.
 struct Found {
     host: String,
-    /// Whether the controller leads, or would lead if it were there.
+    /// True if the controller leads, or is the one that should lead.
     is_primary: bool,
     /// What the controller says of itself; `None` if it does not answer.
     answer: Option<PingResponse>,
 }
 
-/// Says which controllers are there; fails if none leads.
+/// Prints the state of each controller; fails if none leads.
 pub(super) async fn is_there(session: &mut Session, wish: Option<Wish>) -> anyhow::Result<u8> {
     let mut found = Vec::new();
     let mut failed = None;
@@ -115,7 +116,7 @@ fn in_words(found: &Found) -> String {
     format!("Slurmctld({role}) at {} is DOWN", found.host)
 }
 
-/// What `ping` found, under Slurm's names, and what the leader says of itself.
+/// Returns the result of a ping under Slurm's keys; `own` adds the leader's answer.
 fn pinged(found: &Found, own: bool) -> serde_json::Value {
     let mut ping = json!({
         "hostname": found.answer.as_ref().map_or(&found.host, |answer| &answer.hostname),
@@ -131,7 +132,7 @@ fn pinged(found: &Found, own: bool) -> serde_json::Value {
     ping
 }
 
-/// Has the configuration read again and tells what that has changed.
+/// Makes the controller read its configuration again and prints the changes.
 pub(super) async fn reconfigure(session: &mut Session) -> anyhow::Result<u8> {
     let call = async |mut controller: Controller, request| controller.reconfigure(request).await;
     let answer = session.connection()?.read(ReconfigureRequest {}, call).await?;
@@ -141,7 +142,7 @@ pub(super) async fn reconfigure(session: &mut Session) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Ends the daemons; the controller's alone if only it is named.
+/// Ends the daemons, or only the controller if `whose` names it.
 pub(super) async fn shut_down(session: &mut Session, whose: Option<&str>) -> anyhow::Result<u8> {
     let controller_only = match whose.map(|whose| (whose, meant(whose, &["controller", "slurmctld"]))) {
         None => false,
@@ -162,7 +163,7 @@ async fn end(session: &mut Session, request: ShutdownRequest) -> Result<(), anyh
     Ok(())
 }
 
-/// Ends the controller in charge, so that another one takes over, and waits until that answers.
+/// Ends the controller in charge, so that another one takes over, and waits for the other's answer.
 pub(super) async fn take_over(session: &mut Session, index: Option<&str>) -> anyhow::Result<u8> {
     let others = session.connection()?.controllers() - 1;
     let index = index.unwrap_or("1");
@@ -183,7 +184,7 @@ pub(super) async fn take_over(session: &mut Session, index: Option<&str>) -> any
             session.inform(&is_up(&now));
             return Ok(0);
         }
-        // It answers until it has ended.
+        // The previous controller answers until it has ended.
         if Instant::now() >= give_up {
             return Err(Failure::new(format!("{} is still in charge", now.hostname)).into());
         }
@@ -191,11 +192,11 @@ pub(super) async fn take_over(session: &mut Session, index: Option<&str>) -> any
     }
 }
 
-/// Slurm's levels, by their numbers.
+/// Slurm's log levels by number.
 const LEVELS: [&str; 10] =
     ["quiet", "fatal", "error", "info", "verbose", "debug", "debug2", "debug3", "debug4", "debug5"];
 
-/// `setdebug LEVEL`.
+/// Runs `setdebug LEVEL`.
 pub(super) async fn set_debug(session: &mut Session, level: &str) -> anyhow::Result<u8> {
     let number = level.parse::<usize>().ok().or_else(|| LEVELS.iter().position(|name| *name == level));
     let Some(name) = number.and_then(|number| LEVELS.get(number)) else {
@@ -204,7 +205,7 @@ pub(super) async fn set_debug(session: &mut Session, level: &str) -> anyhow::Res
     ask_debug(session, SetDebugRequest { level: (*name).to_owned(), ..SetDebugRequest::default() }).await
 }
 
-/// `setdebugflags [+|-]FLAG …`.
+/// Runs `setdebugflags [+|-]FLAG …`.
 pub(super) async fn set_debug_flags(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let mut request = SetDebugRequest::default();
     for word in words {
@@ -216,7 +217,7 @@ pub(super) async fn set_debug_flags(session: &mut Session, words: &[String]) -> 
     ask_debug(session, request).await
 }
 
-/// `schedloglevel 0|1|disable|enable`: what the planner does is logged, or no more.
+/// Runs `schedloglevel 0|1|disable|enable`, which switches the planner's log.
 pub(super) async fn set_scheduler_log(session: &mut Session, level: &str) -> anyhow::Result<u8> {
     let flag = vec!["Backfill".to_owned()];
     let request = match level.to_ascii_lowercase().as_str() {
@@ -233,7 +234,7 @@ async fn ask_debug(session: &mut Session, request: SetDebugRequest) -> anyhow::R
     Ok(0)
 }
 
-/// `errnumstr NUMBER`.
+/// Runs `errnumstr NUMBER`.
 pub(super) fn error_words(session: &mut Session, number: &str) -> anyhow::Result<u8> {
     let Ok(number) = number.parse() else {
         return Err(bare("numeric arguments required for keyword:errnumstr").into());

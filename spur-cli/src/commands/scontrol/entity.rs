@@ -1,5 +1,5 @@
-//! `scontrol create` and `delete` of partitions and nodes: what is asked of the controller. Reservations have a room of
-//! their own.
+//! Requests of `scontrol create` and `delete` for partitions and nodes. Module
+//! [`reservation`](super::reservation) has those for reservations.
 
 use spur_core::text::hostlist::HostExpr;
 use spur_proto::v1::{
@@ -8,38 +8,39 @@ use spur_proto::v1::{
 
 use crate::error::Failure;
 
-/// What is created.
+/// Request to create an entity.
 #[derive(Debug, PartialEq)]
 pub(super) enum Creation {
     /// A partition.
     Partition(CreatePartitionRequest),
-    /// Nodes that are all alike.
+    /// Nodes with the same properties.
     Nodes(CreateNodesRequest),
 }
 
-/// What is deleted.
+/// Request to delete an entity.
 #[derive(Debug, PartialEq)]
 pub(super) enum Deletion {
     /// A partition.
     Partition(DeletePartitionRequest),
-    /// Nodes.
+    /// One or more nodes.
     Nodes(DeleteNodesRequest),
 }
 
-/// Whether a word begins the name of something: at least three letters of it.
+/// True if a word of at least three letters is a prefix of `whole`.
 fn begins(word: &str, whole: &str) -> bool {
     word.len() >= 3 && whole.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
 }
 
-/// The key and value of a word; of one without `=` the value is empty.
+/// Splits a word into key and value; the value is empty without `=`.
 fn split(word: &str) -> (&str, &str) {
     word.split_once('=').unwrap_or((word, ""))
 }
 
-/// Reads what stands behind `create`, if it is about a partition or nodes: `PartitionName=p …`, `partition p …`.
+/// Parses the words after `create`: `PartitionName=p …`, `partition p …` and similar ones for nodes. `None`
+/// for other entities.
 ///
 /// # Errors
-/// No name, a word that is no `KEY=VALUE`, node names that cannot be read.
+/// A missing name, a word that is not `KEY=VALUE`, or invalid names of nodes.
 pub(super) fn create(words: &[String]) -> Result<Option<Creation>, Failure> {
     let key = |word: &String| split(word).0.to_owned();
     if words.iter().any(|word| begins(&key(word), "ReservationName")) {
@@ -52,7 +53,7 @@ pub(super) fn create(words: &[String]) -> Result<Option<Creation>, Failure> {
         return Ok(None);
     }
     let (name, rest) = match (value, words.get(1)) {
-        // `create partition p …`, and `create partition PartitionName=p …`.
+        // Both `create partition p …` and `create partition PartitionName=p …` are valid.
         ("", Some(next)) if !first.contains('=') => {
             (next.rsplit('=').next().unwrap_or_default(), &words[2..])
         }
@@ -88,10 +89,10 @@ pub(super) fn create(words: &[String]) -> Result<Option<Creation>, Failure> {
     })))
 }
 
-/// Reads what stands behind `delete`, if it is about a partition or nodes.
+/// Parses the words after `delete`; `None` for entities other than a partition or nodes.
 ///
 /// # Errors
-/// No name, node names that cannot be read.
+/// A missing name, or invalid names of nodes.
 pub(super) fn delete(words: &[String]) -> Result<Option<Deletion>, Failure> {
     let (word, name) = match words {
         [pair] => split(pair),

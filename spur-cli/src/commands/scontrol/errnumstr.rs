@@ -1,6 +1,6 @@
-//! `scontrol errnumstr`: the words for a number of Slurm's errors, or of the system's.
+//! The command `scontrol errnumstr`: texts of the error numbers of Slurm and of the system.
 
-/// The errors that commands and the controller give here, and those that programs ask for most.
+/// Errors that commands and the controller report, and others that programs often request.
 const WORDS: [(i32, &str); 66] = [
     (1001, "Communication connection failure"),
     (1005, "Incompatible versions of client and server code"),
@@ -70,11 +70,11 @@ const WORDS: [(i32, &str); 66] = [
     (2123, "Invalid --nice value"),
 ];
 
-/// The words for a number.
+/// Returns the text of an error number.
 pub(super) fn words(number: i32) -> String {
     match WORDS.binary_search_by_key(&number, |(number, _)| *number) {
         Ok(at) => WORDS[at].1.to_owned(),
-        // The system's end with the number, which says nothing that was not known.
+        // The system's text ends with the number, which the caller knows.
         Err(_) => {
             let text = std::io::Error::from_raw_os_error(number).to_string();
             text.split(" (os error ").next().unwrap_or_default().to_owned()

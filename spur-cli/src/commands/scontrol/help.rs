@@ -1,4 +1,4 @@
-//! What `scontrol help` prints behind the options.
+//! Text of `scontrol help` after the options.
 
 pub(super) const COMMANDS: &str = "\
   <COMMAND> may be left out: scontrol then asks for one line after another, until exit, quit or the end of its

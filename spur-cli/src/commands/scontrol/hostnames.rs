@@ -1,22 +1,22 @@
-//! `scontrol show hostnames`, `hostlist` and `hostlistsorted`.
+//! The commands `scontrol show hostnames`, `hostlist` and `hostlistsorted`.
 
 use std::fs;
 
 use anyhow::Context;
 use spur_core::text::hostlist::{HostExpr, HostList};
 
-/// How names are printed.
+/// Format of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Each on a line.
+    /// One name per line.
     Names,
-    /// As one expression, in their order.
+    /// One expression, in the given order.
     List,
-    /// As one expression, sorted, each name once.
+    /// One expression, sorted, each name once.
     Sorted,
 }
 
-/// The text for these names.
+/// Returns the printed text of the names.
 pub fn text(names: &HostList, form: Form) -> String {
     match form {
         Form::Names => names.iter().map(|name| name + "\n").collect(),
@@ -25,10 +25,10 @@ pub fn text(names: &HostList, form: Form) -> String {
     }
 }
 
-/// What a user wrote: an expression, or the path of a file (with `/` at its beginning) with names in it.
+/// Parses an expression, or the file of names with this path if the word begins with `/`.
 ///
 /// # Errors
-/// A file that cannot be read, an expression that is none.
+/// A file that cannot be read, or an invalid expression.
 pub fn read(word: &str) -> anyhow::Result<HostExpr> {
     if !word.starts_with('/') {
         return Ok(word.parse()?);

@@ -1,4 +1,4 @@
-//! `scontrol` without a command: reads commands line by line until it is told to end, or there are no more.
+//! The interactive mode of `scontrol`: runs commands line by line until `exit` or the end of the input.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -7,10 +7,10 @@ use crate::error::{self, FAILURE, Failure};
 use crate::session::Session;
 
 const PROMPT: &str = "scontrol: ";
-/// The last command once more.
+/// Command that repeats the previous one.
 const AGAIN: &str = "!!";
 
-/// Asks for commands on the standard input. What is no terminal does not show what is written there: it is repeated.
+/// Reads commands from the standard input. Unless the input is a terminal, each command is printed.
 pub(super) async fn run(session: &mut Session, call: Call) -> anyhow::Result<u8> {
     let echo = !io::stdin().is_terminal();
     let next = async || tokio::task::spawn_blocking(|| io::stdin().lines().next().transpose()).await?;
@@ -58,7 +58,7 @@ async fn follow(
     }
 }
 
-/// The words of a line: blanks part them, but for those between quotes, which are left out.
+/// Splits a line into words at blanks outside quotes, and removes the quotes.
 fn split(line: &str) -> Result<Vec<String>, Failure> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for letter in line.chars() {
@@ -116,7 +116,7 @@ mod tests {
         assert!(err.contains("invalid keyword: foo"), "{err}");
         assert_eq!(code, FAILURE);
         assert_eq!(said("quit\n").await, (0, "scontrol: quit\n".into(), String::new()));
-        // The end of the input is the end.
+        // The end of the input ends the program.
         assert_eq!(said("").await, (0, "scontrol: \n".into(), String::new()));
     }
 }

@@ -1,4 +1,4 @@
-//! `scontrol listpids`: the processes of running steps.
+//! The command `scontrol listpids`: lists the processes of running steps.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use super::bare;
 use crate::commands::sstat;
 use crate::session::Session;
 
-/// Prints the processes of a job or of one of its steps, on one node or on all.
+/// Prints the processes of jobs or of a step, on one node or on all.
 pub(super) async fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let Some((job, node)) = words.split_first() else { return Ok(0) };
     let mut steps = Vec::new();
@@ -21,7 +21,7 @@ pub(super) async fn run(session: &mut Session, words: &[String]) -> anyhow::Resu
     Ok(0)
 }
 
-/// The lines for the processes of these steps, on one node or on all.
+/// Returns the lines for the processes of these steps, on one node or on all.
 fn text(steps: &[LiveStep], node: Option<&str>) -> String {
     let mut text =
         format!("{:<8} {:<8} {:<8} {:<7} {:<8}\n", "PID", "JOBID", "STEPID", "LOCALID", "GLOBALID");

@@ -1,4 +1,4 @@
-//! `scontrol`: shows everything there is in full, and changes it.
+//! The command `scontrol`: shows and changes all entities.
 
 mod completing;
 pub(in crate::commands) mod controller;
@@ -55,24 +55,24 @@ use entity::{Creation, Deletion};
 use help::COMMANDS;
 use update::Update;
 
-/// How records are shown.
+/// Settings for the printing of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Hidden partitions, too.
+    /// True to include hidden partitions.
     pub all: bool,
-    /// Every record on one line.
+    /// True for one line per record.
     pub oneline: bool,
-    /// More of each record.
+    /// True for more details.
     pub details: bool,
-    /// What only Spur knows of each record as well.
+    /// True to include information that Slurm does not have.
     pub own: bool,
-    /// The time and the number of records before them.
+    /// True to print the time and the number of records first.
     pub verbose: bool,
-    /// Records as JSON or YAML.
+    /// Format of records as JSON or YAML; `None` for text.
     pub wish: Option<Wish>,
 }
 
-/// What the options say, and between commands what those say that are named like options.
+/// Values of the options, and of commands that act like options for later commands.
 #[derive(Clone, Debug, Default)]
 pub struct Call {
     common: Common,
@@ -82,7 +82,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// How records are shown.
+    /// Returns the settings for the printing of records.
     pub fn settings(&self) -> Settings {
         let Call { oneline, details, own, .. } = *self;
         let listing::Common { all, verbose, wish, .. } = self.common;
@@ -129,7 +129,7 @@ const OPTIONS: &[CallOpt] = &[
     listing::yaml(),
 ];
 
-/// How `scontrol` is called.
+/// Command line of `scontrol`.
 pub const LINE: CommandLine<Call> = CommandLine {
     name: "scontrol",
     synopsis: "[<OPTION>] [<COMMAND>]",
@@ -140,10 +140,10 @@ pub const LINE: CommandLine<Call> = CommandLine {
     permute: true,
 };
 
-/// As many arguments as there may be.
+/// No limit on the number of arguments.
 const ANY: usize = usize::MAX;
 
-/// The commands, with the fewest and the most arguments of each.
+/// Commands with their minimum and maximum number of arguments.
 const KEYWORDS: [(&str, usize, usize); 43] = [
     ("abort", 0, ANY),
     ("all", 0, 0),
@@ -190,7 +190,7 @@ const KEYWORDS: [(&str, usize, usize); 43] = [
     ("write", 1, 3),
 ];
 
-/// The word of `known` that is meant: the word itself, or the only one that begins like it.
+/// Returns the word in `known` that is equal to `word`, or the only one with this prefix.
 fn meant<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let word = word.to_ascii_lowercase();
     let mut begun = known.iter().filter(|name| name.starts_with(&word));
@@ -201,12 +201,12 @@ fn meant<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     }
 }
 
-/// The command that is meant.
+/// Returns the command that a word selects.
 fn meant_command(word: &str) -> Option<&'static str> {
     meant(word, &KEYWORDS.map(|(name, ..)| name))
 }
 
-/// What is wrong with the command line, as Slurm says it: without a name before it.
+/// Returns an error in the command line, which Slurm prints without the command's name.
 fn bare(text: impl Into<String>) -> Bare {
     Bare(text.into())
 }
@@ -214,10 +214,10 @@ fn bare(text: impl Into<String>) -> Bare {
 /// Runs `scontrol`.
 ///
 /// # Errors
-/// A command that cannot be carried out.
+/// A command that fails.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let mut words = words;
-    // `-Backfill` is a flag that is to go, not options.
+    // `-Backfill` removes a flag and is not an option.
     if let Some(at) = words.iter().position(|word| !word.starts_with('-'))
         && meant_command(&words[at]) == Some("setdebugflags")
     {
@@ -239,7 +239,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     }
 }
 
-/// Carries out one command.
+/// Runs one command.
 async fn command(session: &mut Session, call: &mut Call, words: &[String]) -> anyhow::Result<u8> {
     let Some((word, rest)) = words.split_first() else { return Ok(0) };
     let Some(&(keyword, least, most)) =
@@ -251,7 +251,7 @@ async fn command(session: &mut Session, call: &mut Call, words: &[String]) -> an
     };
     if rest.len() < least {
         let text = match keyword {
-            // Slurm has its own words for these.
+            // Slurm has specific messages for these commands.
             "errnumstr" => "one arguments required for keyword:errnumstr".to_owned(),
             "pidinfo" => "missing argument for keyword:pidinfo".to_owned(),
             "update" => "too few arguments for update keyword".to_owned(),
@@ -302,24 +302,24 @@ fn say(session: &mut Session, text: &str) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Commands of Slurm's that there are not, and what is said of them.
+/// Commands of Slurm that Spur does not have, with their messages.
 const REFUSED: [(&str, &str); 3] = [
     ("abort", "abort: not supported by Spur; scontrol shutdown controller ends it, and nothing is lost"),
     ("fsdampeningfactor", "fsdampeningfactor: not supported by Spur: there is no fair share"),
     ("token", "Error fetching token: each command gets its own from the daemon of its host"),
 ];
 
-/// The commands there are, and whether each works.
+/// Returns all commands, each with true if Spur has it.
 pub fn commands() -> impl Iterator<Item = (&'static str, bool)> {
     KEYWORDS.iter().map(|(name, ..)| (*name, !REFUSED.iter().any(|(refused, _)| refused == name)))
 }
 
-/// What can be shown.
+/// Returns the entities that can be shown.
 pub fn entities() -> impl Iterator<Item = &'static str> {
     show::ENTITIES.into_iter()
 }
 
-/// Commands that are like options and count for those after them, and commands that there are not.
+/// Runs commands that act like options for later commands, and refuses commands that Spur does not have.
 fn set_or_refuse(call: &mut Call, keyword: &str) -> anyhow::Result<u8> {
     if let Some((_, why)) = REFUSED.iter().find(|(name, _)| *name == keyword) {
         return Err(bare(*why).into());
@@ -331,7 +331,7 @@ fn set_or_refuse(call: &mut Call, keyword: &str) -> anyhow::Result<u8> {
         "oneliner" => call.oneline = true,
         "verbose" => call.common.verbose = true,
         "quiet" => call.common.verbose = false,
-        // exit and quit alone on a command line: there is nothing to do.
+        // `exit` and `quit` have no effect on a command line.
         _ => {}
     }
     Ok(0)
@@ -391,7 +391,7 @@ async fn delete(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Reserves nodes and says under which name.
+/// Creates a reservation and prints its name.
 async fn reserve(session: &mut Session, request: CreateReservationRequest) -> anyhow::Result<u8> {
     let call = async |mut controller: Controller, request| controller.create_reservation(request).await;
     let made = session.connection()?.change(request, call).await?;
@@ -445,7 +445,7 @@ async fn change(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Changes jobs, some of them at a time.
+/// Changes jobs, in several requests if there are many.
 async fn change_jobs(session: &mut Session, request: UpdateJobRequest) -> anyhow::Result<u8> {
     if request.changes.is_empty() {
         return Ok(0);
@@ -467,7 +467,7 @@ async fn change_jobs(session: &mut Session, request: UpdateJobRequest) -> anyhow
     Ok(code)
 }
 
-/// `Clusters=` is all right where it names this cluster, and changes nothing.
+/// Removes `Clusters=` if it names this cluster; any other cluster is refused.
 async fn only_here(session: &mut Session, changes: &mut HashMap<String, String>) -> anyhow::Result<()> {
     let key = changes.keys().find(|key| key.eq_ignore_ascii_case("Clusters")).cloned();
     if let Some(named) = key.and_then(|key| changes.remove(&key)) {
@@ -476,7 +476,7 @@ async fn only_here(session: &mut Session, changes: &mut HashMap<String, String>)
     Ok(())
 }
 
-/// Refuses changes that are none before anybody is asked, as Slurm does.
+/// Refuses invalid changes before any request, as Slurm does.
 fn known(changes: &HashMap<String, String>) -> anyhow::Result<()> {
     for (key, value) in changes {
         match JobChange::parse(key, value) {
@@ -497,7 +497,7 @@ fn known(changes: &HashMap<String, String>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `write batch_script JOB [FILE]`.
+/// Runs `write batch_script JOB [FILE]`.
 async fn write(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let what = words.first().map_or("", String::as_str);
     match meant(what, &["batch_script", "config"]) {

@@ -1,4 +1,4 @@
-//! `scontrol pidinfo`: the job that a process of this host belongs to.
+//! The command `scontrol pidinfo`: finds the job of a process on this host.
 
 use std::io::Write as _;
 
@@ -11,10 +11,10 @@ use crate::format::Show;
 use crate::format::value::date_line;
 use crate::session::Session;
 
-/// When a job ends that has no time limit, for Slurm: in a year.
+/// Seconds until the end of a job without a time limit, which Slurm assumes to be in a year.
 const YEAR: i64 = 365 * 24 * 60 * 60;
 
-/// Says which job a process belongs to, and when that ends.
+/// Prints the job of a process, and the end of the job.
 pub(super) async fn run(session: &mut Session, word: &str) -> anyhow::Result<u8> {
     let mut found = None;
     if let Ok(pid) = word.parse() {
@@ -26,7 +26,7 @@ pub(super) async fn run(session: &mut Session, word: &str) -> anyhow::Result<u8>
     Ok(0)
 }
 
-/// The job among those whose processes the caller may see.
+/// Returns the job of a process, among the jobs whose processes the caller can see.
 async fn job_of(session: &mut Session, pid: u32) -> anyhow::Result<Option<Job>> {
     let nodes = show_host::nodes_here(session).await?;
     if nodes.is_empty() {

@@ -1,4 +1,5 @@
-//! `scontrol` on jobs that wait or run: hold, release, requeue, suspend, top, and waiting until one is ready.
+//! The commands of `scontrol` for jobs in the queue: hold, release, requeue, suspend, resume, top, notify and
+//! wait_job.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::commands::query;
 use crate::error::{FAILURE, Failure};
 use crate::session::Session;
 
-/// The jobs that words name: by number, or all of a name (`jobname=test`), which are looked up.
+/// Returns the jobs that words select: by number, or by name (`jobname=test`), which needs a query.
 async fn named(session: &mut Session, words: &[String]) -> anyhow::Result<Vec<String>> {
     let mut job_ids = Vec::new();
     for word in words {
@@ -36,14 +37,14 @@ async fn named(session: &mut Session, words: &[String]) -> anyhow::Result<Vec<St
     Ok(job_ids)
 }
 
-/// Holds, releases, requeues, suspends or resumes jobs, or puts them first.
+/// Holds, releases, requeues, suspends or resumes jobs, or moves them to the top.
 pub(super) async fn queue(session: &mut Session, keyword: &str, words: &[String]) -> anyhow::Result<u8> {
     let mut words = words;
     if keyword.starts_with("requeue")
         && let Some((word, rest)) = words.split_first()
     {
         match word.to_ascii_lowercase().as_str() {
-            // Which is what is done anyway: ended jobs are named among the problems.
+            // This is the default: ended jobs are reported as problems.
             "incomplete" => words = rest,
             special if special.starts_with("state=") => {
                 return Err(Failure::new(format!("{word}: not supported by Spur")).into());
@@ -55,7 +56,7 @@ pub(super) async fn queue(session: &mut Session, keyword: &str, words: &[String]
     if job_ids.is_empty() {
         return Err(bare(format!("too few arguments for keyword:{keyword}")).into());
     }
-    // Who requeues the job that it runs in is asked to end at once, and still has to say how it went.
+    // A process inside the job that it requeues gets TERM at once, but must still report the result.
     let stays = keyword.starts_with("requeue").then(|| signal(SignalKind::terminate()));
     let _stay = stays.transpose().context("cannot listen for signals")?;
     let mut code = 0;
@@ -104,7 +105,7 @@ async fn queue_some(
     })
 }
 
-/// Tells what became of jobs and gives the exit code.
+/// Prints the results for jobs and returns the exit code.
 pub(super) fn report(session: &mut Session, answer: JobsChangedResponse) -> u8 {
     for warning in &answer.warnings {
         session.warn(warning);
@@ -116,7 +117,8 @@ pub(super) fn report(session: &mut Session, answer: JobsChangedResponse) -> u8 {
     if answer.problems.is_empty() { 0 } else { FAILURE }
 }
 
-/// `notify JOB MESSAGE`, whose words may stand alone. It is asked for once: repeated, it might be said twice.
+/// Runs `notify JOB MESSAGE`; the message may be several words. The request is not repeated, since the
+/// message might appear twice.
 pub(super) async fn notify(session: &mut Session, job: &str, words: &[String]) -> anyhow::Result<u8> {
     let ids = update::job_ids(job).ok().filter(|ids| ids.len() == 1);
     let job_id =
@@ -128,8 +130,8 @@ pub(super) async fn notify(session: &mut Session, job: &str, words: &[String]) -
     Ok(0)
 }
 
-/// `wait_job JOB`: whether its nodes are ready for use, as those of a job that runs are at once. As with Slurm one that does
-/// not run is not waited for.
+/// Runs `wait_job JOB`, which reports if the nodes of a running job are ready. As with Slurm, it does not
+/// wait for the job's start.
 pub(super) async fn wait_job(session: &mut Session, written: &str) -> anyhow::Result<u8> {
     let ids = update::job_ids(written)?;
     let [job_id] = &ids[..] else { return Err(bare(format!("{written}: name one job")).into()) };

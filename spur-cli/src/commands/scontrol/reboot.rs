@@ -1,4 +1,4 @@
-//! `scontrol reboot` and `scontrol cancel_reboot`.
+//! The commands `scontrol reboot` and `scontrol cancel_reboot`.
 
 use anyhow::Context;
 use spur_proto::v1::UpdateNodesRequest;
@@ -13,7 +13,7 @@ pub(super) async fn reboot(session: &mut Session, words: &[String]) -> anyhow::R
     Ok(0)
 }
 
-/// Takes back that nodes are to be booted.
+/// Cancels the boot of nodes.
 pub(super) async fn cancel(session: &mut Session, nodes: &str) -> anyhow::Result<u8> {
     let (nodes, state) = (nodes.to_owned(), "CANCEL_REBOOT".to_owned());
     let request = UpdateNodesRequest { nodes, state, ..UpdateNodesRequest::default() };
@@ -27,7 +27,7 @@ async fn change(session: &mut Session, request: UpdateNodesRequest) -> anyhow::R
     Ok(())
 }
 
-/// The words in Slurm's order, each of the first three at most once.
+/// Parses the words in Slurm's order, each of the first three at most once.
 fn read(words: &[String]) -> Result<UpdateNodesRequest, String> {
     let mut request = UpdateNodesRequest { state: "REBOOT".to_owned(), ..UpdateNodesRequest::default() };
     let mut words = words.iter().peekable();
@@ -51,7 +51,7 @@ fn read(words: &[String]) -> Result<UpdateNodesRequest, String> {
     Ok(request)
 }
 
-/// What stands behind a key, in whatever case that is written.
+/// Returns the value after a key in any letter case.
 fn value<'a>(word: &'a str, key: &str) -> Option<&'a str> {
     let (start, rest) = word.split_at_checked(key.len())?;
     start.eq_ignore_ascii_case(key).then_some(rest)

@@ -2,7 +2,7 @@
 
 use crate::format::value::printable;
 
-/// One record: its lines, each of some words.
+/// A record: lines of words.
 #[derive(Default)]
 pub(super) struct Record {
     lines: Vec<String>,
@@ -15,7 +15,7 @@ impl Record {
         self.lines.push(words.join(" "));
     }
 
-    /// Adds a line with a blank at its end, where Slurm has one.
+    /// Adds a line with a trailing blank, as Slurm prints it.
     pub(super) fn line_with_blank<const N: usize>(&mut self, pairs: [(&str, String); N]) {
         self.line(pairs);
         if let Some(line) = self.lines.last_mut() {
@@ -30,20 +30,20 @@ impl Record {
         }
     }
 
-    /// Adds a line with one word, if there is a value.
+    /// Adds a line with one word, unless the value is empty.
     pub(super) fn line_if(&mut self, key: &str, value: &str) {
         if !value.is_empty() {
             self.line([(key, value.to_owned())]);
         }
     }
 
-    /// The text: lines indented by three and an empty one behind them, or all on one.
+    /// Returns the text. It is either a single line, or lines indented by three blanks and an empty line.
     pub(super) fn text(&self, oneline: bool) -> String {
         if oneline { self.lines.join(" ") + "\n" } else { self.lines.join("\n   ") + "\n\n" }
     }
 }
 
-/// `YES` or `NO`.
+/// Returns `YES` or `NO`.
 pub(super) fn yes(set: bool) -> String {
     if set { "YES" } else { "NO" }.to_owned()
 }

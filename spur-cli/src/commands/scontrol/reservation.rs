@@ -1,4 +1,4 @@
-//! `scontrol create reservation`, `update ReservationName=` and `delete`: what is asked of the controller.
+//! Requests of `scontrol create reservation`, `update ReservationName=` and `delete`.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -9,13 +9,13 @@ use spur_proto::v1::{
 use super::{meant, update};
 use crate::error::Failure;
 
-/// Keys whose values are points in time; the user's zone is known only here.
+/// Keys with points in time. Only this command knows the user's zone, so it converts them.
 const TIMES: [&str; 2] = ["StartTime", "EndTime"];
 
-/// Reads what stands behind `create`.
+/// Parses the words after `create`.
 ///
 /// # Errors
-/// Nothing that can be created, a word that is no `KEY=VALUE`, a time that is none.
+/// An unknown entity, a word that is not `KEY=VALUE`, or an invalid time.
 pub fn create(
     words: &[String],
     zone: &TimeZone,
@@ -37,16 +37,16 @@ pub fn create(
     Ok(CreateReservationRequest { settings, utc_offset, ..CreateReservationRequest::default() })
 }
 
-/// Reads what stands behind `update`, if it is about a reservation.
+/// Parses the words after `update`; `None` unless they concern a reservation.
 ///
 /// # Errors
-/// A word that is no `KEY=VALUE`, a time that is none, no change.
+/// A word that is not `KEY=VALUE`, an invalid time, or no change.
 pub fn change(
     words: &[String],
     zone: &TimeZone,
     now: Timestamp,
 ) -> Result<Option<UpdateReservationRequest>, Failure> {
-    // Jobs have a reservation, too; a reservation has a partition.
+    // `ReservationName=` is also a key of jobs, and `PartitionName=` one of reservations.
     let key = |word: &String| word.split('=').next().unwrap_or_default().to_owned();
     let is_other = |word: &String| {
         let key = key(word).to_ascii_lowercase();
@@ -64,10 +64,10 @@ pub fn change(
     Ok(Some(UpdateReservationRequest { name, settings, ..UpdateReservationRequest::default() }))
 }
 
-/// Reads what stands behind `delete`.
+/// Parses the words after `delete`.
 ///
 /// # Errors
-/// Nothing that can be deleted.
+/// An unknown entity.
 pub fn delete(words: &[String]) -> Result<DeleteReservationRequest, Failure> {
     let named = |name: &str| DeleteReservationRequest {
         name: name.to_owned(),
@@ -85,12 +85,12 @@ pub fn delete(words: &[String]) -> Result<DeleteReservationRequest, Failure> {
     }
 }
 
-/// Whether a key is the beginning of a name, which nothing else begins with.
+/// True if a key of at least two letters is a prefix of a name.
 fn begins(name: &str, key: &str) -> bool {
     key.len() >= 2 && name.to_ascii_lowercase().starts_with(&key.to_ascii_lowercase())
 }
 
-/// Whether a key names a reservation: `ReservationName`, or the beginning of it.
+/// True if a key is `ReservationName` or a prefix of it with at least three letters.
 fn is_name(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     key.len() >= 3 && "reservationname".starts_with(&key)

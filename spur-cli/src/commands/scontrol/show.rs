@@ -1,4 +1,4 @@
-//! `scontrol show`: what it takes, and what is asked for.
+//! The command `scontrol show`: its arguments and requests.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -48,7 +48,7 @@ pub(super) const ENTITIES: [&str; 20] = [
     "topology",
 ];
 
-/// What some write for entities, as they do in `update`.
+/// Other names of entities, which `update` uses.
 const OTHER_NAMES: [(&str, &str); 4] = [
     ("jobid", "jobs"),
     ("nodename", "nodes"),
@@ -56,17 +56,17 @@ const OTHER_NAMES: [(&str, &str); 4] = [
     ("reservationname", "reservations"),
 ];
 
-/// What is printed, and what there is to complain of besides.
+/// Text to print, and complaints.
 #[derive(Default)]
 struct Shown {
     text: String,
-    /// The number of records that were found, where `--verbose` tells of it.
+    /// Number of records found, for `--verbose`; `None` for entities without a number.
     records: Option<usize>,
     complaints: Vec<String>,
 }
 
 impl Shown {
-    /// What is there of a list, and what is not; nothing is printed where nothing of it is there.
+    /// Returns the text of a list and its complaints. Nothing is printed if no requested record exists.
     fn listed<T>((found, complaints): (Vec<T>, Vec<String>), print: impl FnOnce(&[T]) -> String) -> Shown {
         let none = found.is_empty() && !complaints.is_empty();
         let text = if none { String::new() } else { print(&found) };
@@ -80,13 +80,13 @@ impl From<String> for Shown {
     }
 }
 
-/// Prints the entities that `words` name.
+/// Prints the entities that `words` select.
 ///
 /// # Errors
-/// An entity that there is not, those that are not found behind those that are, a controller that does not answer.
+/// An unknown entity, records that do not exist (after the others are printed), or no answer.
 pub(super) async fn run(session: &mut Session, settings: Settings, words: &[String]) -> anyhow::Result<u8> {
     let (first, names) = words.split_first().map_or(("", words), |(word, names)| (word.as_str(), names));
-    // `show job=12` is `show job 12`.
+    // `show job=12` is the same as `show job 12`.
     let (word, joined) =
         first.split_once('=').map_or((first, None), |(word, name)| (word, Some([name.to_owned()])));
     let names = joined.as_ref().filter(|_| names.is_empty()).map_or(names, |joined| joined.as_slice());
@@ -124,7 +124,7 @@ pub(super) async fn run(session: &mut Session, settings: Settings, words: &[Stri
             let wanted = show_assoc::wanted(names)?;
             show_assoc::page(session, &wanted).await?.into()
         }
-        // There are none, and Slurm says nothing of them either where there are none.
+        // Spur never has any of these, for which Slurm prints nothing.
         "bbstat" | "burstbuffer" | "dwstat" | "federation" => Shown::default(),
         "frontend" => "No nodes in the system\n".to_owned().into(),
         "daemons" => show_host::daemons(session).await?.into(),
@@ -142,7 +142,7 @@ pub(super) async fn run(session: &mut Session, settings: Settings, words: &[Stri
         writeln!(session.out, "last_update_time={now}, records={records}")?;
     }
     write!(session.out, "{text}")?;
-    // As Slurm has it: what is said of names is part of what was asked for, what is said of numbers an error.
+    // As with Slurm, complaints about names are part of the output, and those about numbers are errors.
     let bare = if complaints.len() == 1 && text.is_empty() { "slurm_load_jobs error: " } else { "" };
     for complaint in &complaints {
         match entity {
@@ -156,7 +156,7 @@ pub(super) async fn run(session: &mut Session, settings: Settings, words: &[Stri
     Ok(if complaints.is_empty() { 0 } else { FAILURE })
 }
 
-/// The surroundings; JSON also says of which cluster it is, and who asked.
+/// Returns the printing context; for JSON it includes the cluster and the caller.
 async fn surroundings(session: &mut Session, settings: Settings) -> anyhow::Result<Show> {
     let mut show = query::show(&|name| session.env(name))?;
     if settings.wish.is_some() {
@@ -172,7 +172,7 @@ async fn jobs(session: &mut Session, settings: Settings, name: &str) -> anyhow::
     let filter = JobFilter { job_ids: job_ids.clone(), states: vec!["all".into()], ..JobFilter::default() };
     let details = settings.details || settings.wish.is_some();
     let mut jobs = match query::jobs_with(session.connection()?, filter, details).await {
-        // What there is to say of them is said below.
+        // Unknown jobs are reported below.
         Err(error) if error.code() == Some("ESLURM_INVALID_JOB_ID") => Vec::new(),
         answer => answer?,
     };
@@ -223,7 +223,7 @@ async fn reservations(session: &mut Session, settings: Settings, name: &str) -> 
     }))
 }
 
-/// All licenses, or one; of one that there is not Slurm says nothing.
+/// Returns all licenses, or the named one; empty for an unknown license, as with Slurm.
 async fn licenses(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<String> {
     let mut licenses = query::licenses(session.connection()?).await?;
     if licenses.is_empty() && settings.wish.is_none() {
@@ -289,7 +289,7 @@ async fn topology(session: &mut Session, settings: Settings, words: &[String]) -
         if topology.is_ok() {
             break;
         }
-        // What is no topology may be a switch, a block or a node, which older Slurm has there.
+        // The name may be a switch, a block or a node, which older releases of Slurm expect here.
         let found = query::topology(session.connection()?, meant).await.ok();
         topology = found.filter(|found| !found.domains.is_empty()).map_or(topology, Ok);
     }

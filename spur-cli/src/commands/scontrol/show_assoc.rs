@@ -1,4 +1,4 @@
-//! `scontrol show assoc_mgr`: users, associations and QOS, as the controller keeps them.
+//! The command `scontrol show assoc_mgr`: users, associations and QOS as the controller stores them.
 
 use std::fmt::Write;
 
@@ -9,24 +9,24 @@ use crate::commands::sacctmgr::records;
 use crate::error::Failure;
 use crate::session::Session;
 
-/// Which records are shown.
+/// Selection of records.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Wanted {
     users: bool,
     associations: bool,
     qos: bool,
-    /// Names of users; empty: all.
+    /// Names of users; empty for all.
     users_named: Vec<String>,
-    /// Names of accounts; empty: all.
+    /// Names of accounts; empty for all.
     accounts: Vec<String>,
-    /// Names of QOS; empty: all.
+    /// Names of QOS; empty for all.
     names: Vec<String>,
 }
 
-/// Reads what stands behind `assoc_mgr`: `users=`, `accounts=`, `qos=`, `flags=`.
+/// Parses the words after `assoc_mgr`: `users=`, `accounts=`, `qos=`, `flags=`.
 ///
 /// # Errors
-/// Another word, or flag.
+/// An unknown word or flag.
 pub(super) fn wanted(words: &[String]) -> Result<Wanted, Failure> {
     let mut wanted = Wanted { users: true, associations: true, qos: true, ..Wanted::default() };
     for word in words {
@@ -62,10 +62,10 @@ pub(super) fn wanted(words: &[String]) -> Result<Wanted, Failure> {
     Ok(wanted)
 }
 
-/// The page.
+/// Returns the printed text.
 ///
 /// # Errors
-/// What the controller refuses, or no answer.
+/// A refusal by the controller, or no answer.
 pub(super) async fn page(session: &mut Session, wanted: &Wanted) -> anyhow::Result<String> {
     let mut all = Vec::new();
     let kinds = [("user", wanted.users), ("association", wanted.associations), ("qos", wanted.qos)];
@@ -131,7 +131,7 @@ fn of_qos(qos: &QosRecord) -> String {
     )
 }
 
-/// A line for the limits that are set.
+/// Returns a line with the limits that are set.
 fn limits(limits: &[LimitValue]) -> String {
     let limits = limits.iter().map(|limit| format!(" {}={}", limit.name, limit.value)).collect::<String>();
     if limits.is_empty() { limits } else { format!("   {limits}\n") }

@@ -1,4 +1,5 @@
-//! `scontrol show config`: what Slurm's programs ask for under Slurm's keys, then the settings of `spur.toml`.
+//! The command `scontrol show config`: Slurm's keys, which Slurm's programs parse, and then the settings of
+//! `spur.toml`.
 
 use spur_proto::v1::KeyValue;
 
@@ -6,18 +7,18 @@ use super::slurm_keys::{self, Known};
 use crate::format::Show;
 use crate::format::value::time;
 
-/// The parts of the page, each with its heading and its lines.
+/// Parts of the output.
 pub(super) struct Page {
-    /// The keys of `slurm.conf`.
+    /// Keys of `slurm.conf`.
     pub(super) slurm: Vec<KeyValue>,
-    /// The keys of `cgroup.conf`.
+    /// Keys of `cgroup.conf`.
     pub(super) cgroup: Vec<KeyValue>,
-    /// The settings of `spur.toml`, and the version of the controller.
+    /// Settings of `spur.toml`, and the version of the controller.
     pub(super) own: Vec<KeyValue>,
 }
 
 impl Page {
-    /// The whole page for the controller's settings.
+    /// Returns the output for the controller's settings.
     pub(super) fn of(settings: Vec<KeyValue>, known: &Known<'_>, show: &Show) -> Page {
         let spur = KeyValue { key: "SPUR_VERSION".to_owned(), value: known.controller.version.clone() };
         Page {
@@ -27,7 +28,7 @@ impl Page {
         }
     }
 
-    /// The keys that begin with `name`, in any letter case; nothing if there is none.
+    /// Keeps the keys that begin with `name` in any letter case; `None` if there are none.
     pub(super) fn named(mut self, name: &str) -> Option<Page> {
         let name = name.to_lowercase();
         for part in [&mut self.slurm, &mut self.cgroup, &mut self.own] {
@@ -37,7 +38,7 @@ impl Page {
         found.then_some(self)
     }
 
-    /// Every setting on a line, under the headings of its part.
+    /// Returns the text with one setting per line, under the heading of each part.
     pub(super) fn text(&self, show: &Show) -> String {
         let mut text = format!("Configuration data as of {}\n", time(Some(show.now), "Unknown", show));
         for (heading, part) in [

@@ -1,4 +1,4 @@
-//! `scontrol show aliases`, `daemons` and `slurmd`: what belongs on a host.
+//! The commands `scontrol show aliases`, `daemons` and `slurmd`, about nodes and daemons on a host.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::format::value::time;
 use crate::session::Session;
 use crate::version;
 
-/// The name of this host, without its domain.
+/// Returns the name of this host without its domain.
 fn host_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     short(&name).to_owned()
@@ -25,14 +25,14 @@ fn is_on(node: &Node, host: &str) -> bool {
     short(&node.hostname) == short(host)
 }
 
-/// The names of the nodes whose daemons run on this host.
+/// Returns the names of the nodes whose daemons run on this host.
 pub(super) async fn nodes_here(session: &mut Session) -> anyhow::Result<Vec<String>> {
     let own = host_name();
     let nodes = query::nodes(session.connection()?, "").await?;
     Ok(nodes.into_iter().filter(|node| is_on(node, &own)).map(|node| node.name).collect())
 }
 
-/// The names of the nodes whose daemons run on a host.
+/// Returns a line with the nodes whose daemons run on a host.
 pub(super) async fn aliases(session: &mut Session, host: &str) -> anyhow::Result<String> {
     if host.is_empty() {
         return Ok(String::new());
@@ -43,7 +43,7 @@ pub(super) async fn aliases(session: &mut Session, host: &str) -> anyhow::Result
     Ok(if names.is_empty() { String::new() } else { format!("{}\n", names.join(" ")) })
 }
 
-/// Slurm's names of the daemons that belong on this host.
+/// Returns Slurm's names of the daemons that run on this host.
 pub(super) async fn daemons(session: &mut Session) -> anyhow::Result<String> {
     let (own, controller) = (host_name(), ping(session).await?.hostname);
     let nodes = query::nodes(session.connection()?, "").await?;
@@ -53,7 +53,7 @@ pub(super) async fn daemons(session: &mut Session) -> anyhow::Result<String> {
     Ok(format!("{}\n", names.join(" ")))
 }
 
-/// What is known of the daemon of a node: of the one named, or of the first on this host.
+/// Describes the daemon of the named node, or of the first node on this host.
 pub(super) async fn slurmd(session: &mut Session, name: &str, show: &Show) -> anyhow::Result<String> {
     let own = host_name();
     let named =

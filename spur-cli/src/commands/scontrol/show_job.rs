@@ -1,4 +1,4 @@
-//! `scontrol show job`.
+//! The command `scontrol show job`.
 
 use spur_core::text::jobid::{JobPart, JobRef};
 use spur_core::text::mail;
@@ -12,13 +12,14 @@ use crate::format::Show;
 use crate::format::fields::job::{asked, asked_cores, devices, is_meant, spans, tasks};
 use crate::format::value::{exit, flag, long_limit, memory, or, or_null, time};
 
-/// The jobs, with a task in place of the record that it waits in with others, if that task is `wanted`.
+/// Returns the jobs. If `wanted` is a single task, the record of its array's pending tasks is reduced to this
+/// task.
 pub fn alone(jobs: Vec<Job>, wanted: &JobRef) -> Vec<Job> {
     let JobPart::Tasks(tasks) = &wanted.part else { return jobs };
     let Some(task) = tasks.only() else { return jobs };
     let narrow = |mut job: Job| {
         if job.array_task_id.is_none() && is_meant(&job, wanted) {
-            // What stands in the paths of the others for the number that they have yet to be given.
+            // Paths of pending tasks contain a placeholder for the index.
             let path = |path: &str| path.replace(&NO_INDEX.to_string(), &task.to_string());
             (job.stdout, job.stderr) = (path(&job.stdout), path(&job.stderr));
             job.array_task_id = Some(task);
@@ -28,7 +29,7 @@ pub fn alone(jobs: Vec<Job>, wanted: &JobRef) -> Vec<Job> {
     jobs.into_iter().map(narrow).collect()
 }
 
-/// The records of all jobs.
+/// Returns the records of all jobs.
 pub fn text(jobs: &[Job], settings: Settings, show: &Show) -> String {
     jobs.iter().map(|job| record(job, settings, show).text(settings.oneline)).collect()
 }
@@ -208,7 +209,7 @@ fn files(r: &mut Record, job: &Job) {
     }
 }
 
-/// The devices among what a job holds, with their types where they have some: `gpu:a100:2,nic:1`.
+/// Returns the devices among allocated resources, by type where types are known: `gpu:a100:2,nic:1`.
 fn held_devices(tres: &str) -> String {
     let devices = tres.split(',').filter_map(|item| item.strip_prefix("gres/")?.split_once('='));
     let devices: Vec<(&str, &str)> = devices.collect();
@@ -219,7 +220,7 @@ fn held_devices(tres: &str) -> String {
     shown.map(|(name, count)| format!("{name}:{count}")).collect::<Vec<_>>().join(",")
 }
 
-/// What was asked of the fabric.
+/// Adds the job's requests on the fabric.
 fn fabric(r: &mut Record, job: &Job) {
     if let Some(segment) = job.segment {
         r.line([("SegmentSize", segment.to_string())]);
@@ -233,7 +234,7 @@ fn fabric(r: &mut Record, job: &Job) {
     r.line_if("Switches", &switches(&job.switches));
 }
 
-/// What Slurm tells at the end, where it was asked for: devices and what goes with them, and mail.
+/// Adds the keys that Slurm prints at the end if they were requested: devices and mail.
 fn rest(r: &mut Record, job: &Job) {
     if job.gres_anywhere {
         r.line([("GresEnforceBind", "No".into())]);
@@ -257,7 +258,7 @@ fn rest(r: &mut Record, job: &Job) {
     }
 }
 
-/// What only Spur knows: what else was asked of the fabric, and what became of it.
+/// Adds the keys that only Spur has: requests on the fabric, the placement and the reasons.
 fn own(r: &mut Record, job: &Job) {
     r.line_if("Topology", &job.topology);
     r.line_if("Gather", &job.gather);
@@ -271,7 +272,7 @@ fn own(r: &mut Record, job: &Job) {
     r.line_if("ReasonDetail", &job.reason_detail);
 }
 
-/// `1@5:00` with the time as `scontrol` prints times: `1@00:05:00`.
+/// Formats `1@5:00` with the time as `scontrol` prints times: `1@00:05:00`.
 fn switches(written: &str) -> String {
     match written.split_once('@').map(|(count, wait)| (count, wait.parse::<TimeLimit>())) {
         Some((count, Ok(wait))) => format!("{count}@{}", wait.long()),

@@ -1,8 +1,8 @@
-//! `scontrol show licenses`.
+//! The command `scontrol show licenses`.
 
 use spur_proto::v1::License;
 
-/// The records of licenses. None belong to others.
+/// Returns the records of licenses, none of which is remote.
 pub fn text(licenses: &[License], oneline: bool) -> String {
     let gap = if oneline { " " } else { "\n    " };
     let record = |License { name, total, used, reserved }: &License| {

@@ -1,4 +1,4 @@
-//! `scontrol show node`.
+//! The command `scontrol show node`.
 
 use spur_proto::v1::Node;
 
@@ -9,7 +9,7 @@ use crate::format::fields::node::{effective_cpus, host_and_port, state_flags};
 use crate::format::value::{load, or, or_null, time};
 use crate::version;
 
-/// The records of all nodes.
+/// Returns the records of all nodes.
 pub fn text(nodes: &[Node], settings: Settings, show: &Show) -> String {
     nodes.iter().map(|node| record(node, settings, show).text(settings.oneline)).collect()
 }
@@ -81,7 +81,7 @@ fn record(node: &Node, settings: Settings, show: &Show) -> Record {
     r
 }
 
-/// What is kept for the system, where something is.
+/// Adds the resources reserved for the system, if there are any.
 fn specialized(r: &mut Record, node: &Node) {
     let cores =
         [("CoreSpecCount", node.core_spec_count.to_string()), ("CPUSpecList", node.cpu_spec_list.clone())];
@@ -97,7 +97,7 @@ fn specialized(r: &mut Record, node: &Node) {
     }
 }
 
-/// What is said only of some nodes.
+/// Adds the keys that only some nodes have.
 fn circumstances(r: &mut Record, node: &Node, settings: Settings, show: &Show) {
     if !node.reason.is_empty() {
         let since = time(node.reason_time, "Unknown", show);

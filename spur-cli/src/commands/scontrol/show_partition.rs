@@ -1,4 +1,4 @@
-//! `scontrol show partition`.
+//! The command `scontrol show partition`.
 
 use spur_proto::v1::Partition;
 
@@ -7,7 +7,7 @@ use super::record::{Record, yes};
 use crate::format::fields::node::job_defaults;
 use crate::format::value::{long_limit, or, or_null};
 
-/// The records of all partitions.
+/// Returns the records of all partitions.
 pub fn text(partitions: &[Partition], settings: Settings) -> String {
     partitions.iter().map(|partition| record(partition, settings).text(settings.oneline)).collect()
 }
@@ -82,7 +82,7 @@ fn record(partition: &Partition, settings: Settings) -> Record {
     r
 }
 
-/// A limit of memory, which is for each CPU or for each node.
+/// Returns the key and value of a limit on memory, per CPU or per node.
 fn memory(
     by_cpu: Option<u64>,
     by_node: Option<u64>,

@@ -1,4 +1,4 @@
-//! `scontrol show reservation`, and the list of `sinfo -T`.
+//! The command `scontrol show reservation`, and the list of `sinfo -T`.
 
 use spur_proto::v1::Reservation;
 
@@ -6,7 +6,7 @@ use super::record::Record;
 use crate::format::Show;
 use crate::format::value::{long_limit, or, or_null, time};
 
-/// The records of all reservations.
+/// Returns the records of all reservations.
 pub fn text(reservations: &[Reservation], oneline: bool, show: &Show) -> String {
     if reservations.is_empty() {
         return "No reservations in the system\n".to_owned();
@@ -14,7 +14,7 @@ pub fn text(reservations: &[Reservation], oneline: bool, show: &Show) -> String 
     reservations.iter().map(|reservation| record(reservation, show).text(oneline)).collect()
 }
 
-/// A line for each.
+/// Returns a table with one line per reservation.
 pub fn table(reservations: &[Reservation], header: bool, show: &Show) -> String {
     if reservations.is_empty() {
         return "No reservations in the system\n".to_owned();

@@ -1,4 +1,4 @@
-//! `scontrol show step`.
+//! The command `scontrol show step`.
 
 use spur_core::text::hostlist::HostList;
 use spur_proto::v1::Step;
@@ -8,7 +8,7 @@ use crate::format::Show;
 use crate::format::fields::step::id;
 use crate::format::value::{long_limit, time};
 
-/// The records of all steps.
+/// Returns the records of all steps.
 pub fn text(steps: &[Step], oneline: bool, show: &Show) -> String {
     steps.iter().map(|step| record(step, show).text(oneline)).collect()
 }
@@ -34,7 +34,7 @@ fn record(step: &Step, show: &Show) -> Record {
         ("Name", step.name.clone()),
         ("Network", "(null)".into()),
     ]);
-    // Of the script of a job Slurm says no more than this.
+    // Slurm prints no resources for the batch step.
     let tres = match step.step_id.as_str() {
         "batch" => "(null)".to_owned(),
         _ => step.tres.clone(),

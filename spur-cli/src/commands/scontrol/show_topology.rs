@@ -1,14 +1,15 @@
-//! `scontrol show topology`.
+//! The command `scontrol show topology`.
 
 use spur_proto::v1::{Domain, ListTopologyRequest, Topology};
 
 use crate::error::Failure;
 use crate::format::value::or;
 
-/// Reads `[NAME] [unit=NAME] [node=NODES]`; `switch` and `block` are other words for `unit`, `nodes` for `node`.
+/// Parses `[NAME] [unit=NAME] [node=NODES]`; `switch` and `block` are synonyms of `unit`, and `nodes` of
+/// `node`.
 ///
 /// # Errors
-/// A word that is none of these, or one given twice.
+/// Another word, or a repeated one.
 pub fn request(words: &[String]) -> Result<ListTopologyRequest, Failure> {
     let mut request = ListTopologyRequest::default();
     for word in words {
@@ -31,7 +32,7 @@ pub fn request(words: &[String]) -> Result<ListTopologyRequest, Failure> {
     Ok(request)
 }
 
-/// What else a request for a topology by its name alone may be about: a domain of that name, or a node.
+/// Returns the requests that a name alone can also stand for: those for a domain or a node of this name.
 pub fn meant(request: &ListTopologyRequest) -> Vec<ListTopologyRequest> {
     let ListTopologyRequest { name, unit, nodes } = request;
     if name.is_empty() || !unit.is_empty() || !nodes.is_empty() {
@@ -42,7 +43,7 @@ pub fn meant(request: &ListTopologyRequest) -> Vec<ListTopologyRequest> {
     vec![unit, nodes]
 }
 
-/// A line for each domain, cut to `width` characters if there is such a limit.
+/// Returns a line for each domain, truncated to `width` characters if it is set and above 0.
 pub fn text(topology: &Topology, width: Option<usize>) -> String {
     let mut out = String::new();
     for domain in &topology.domains {
@@ -56,7 +57,7 @@ pub fn text(topology: &Topology, width: Option<usize>) -> String {
     out
 }
 
-/// What is said when nothing was found.
+/// Returns the message for an empty result.
 pub fn nothing(request: &ListTopologyRequest) -> String {
     let mut text = "Topology information contains no switch".to_owned();
     if !request.unit.is_empty() {

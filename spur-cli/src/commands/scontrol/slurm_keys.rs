@@ -1,5 +1,5 @@
-//! The keys of Slurm 24.05 that `scontrol show config` prints, in Slurm's order: each with what holds here in Slurm's word
-//! for it, or `(null)` where Spur has nothing of the kind.
+//! Keys of Slurm 24.05 that `scontrol show config` prints, in Slurm's order. Each has the corresponding value
+//! in Slurm's words, or `(null)` if Spur has no such feature.
 
 use spur_core::text::time::{Seconds, TimeLimit};
 use spur_proto::v1::{KeyValue, PingResponse};
@@ -8,63 +8,63 @@ use crate::format::Show;
 use crate::format::value::{or_null, time};
 use crate::version::SLURM;
 
-/// The facts about the controller and the nodes that its settings do not hold.
+/// Facts about the controller and the nodes that are not among its settings.
 pub(super) struct Known<'a> {
-    /// What the controller says of itself.
+    /// Answer of the controller to a ping.
     pub(super) controller: &'a PingResponse,
-    /// Where it is reached: `host:port`.
+    /// Address of the controller, `host:port`.
     pub(super) address: &'a str,
-    /// The configuration that this command read.
+    /// Path of the configuration that this command read.
     pub(super) file: &'a str,
-    /// Devices that nodes have, with commas between.
+    /// Names of the nodes' devices, separated by commas.
     pub(super) gres: &'a str,
-    /// How many nodes there are.
+    /// Number of nodes.
     pub(super) nodes: usize,
-    /// What each node that has registered confines steps with, such as `kill:cgroup/v2,memory:cgroup/v1`.
+    /// Containment of steps on each registered node, such as `kill:cgroup/v2,memory:cgroup/v1`.
     pub(super) containment: Vec<&'a str>,
-    /// Whether several nodes are on one host.
+    /// True if several nodes are on the same host.
     pub(super) shared_hosts: bool,
 }
 
-/// What the values are made of: the settings of `spur.toml` as the controller has them, and the other facts.
+/// Sources of the values: the controller's settings, and other facts.
 struct Facts<'a> {
     settings: &'a [KeyValue],
     known: &'a Known<'a>,
     show: &'a Show,
 }
 
-/// Where the value of a key comes from.
+/// Source of a key's value.
 #[derive(Clone, Copy)]
 enum Says {
-    /// Spur has nothing of the kind.
+    /// No such feature in Spur.
     Nothing,
-    /// The value is the same on every cluster.
+    /// A value that is equal on every cluster.
     Always(&'static str),
-    /// The setting of this name, as it is written.
+    /// A setting, unchanged.
     Setting(&'static str),
-    /// The setting of this name, a time: `30 sec`.
+    /// A time setting as `30 sec`.
     Seconds(&'static str),
-    /// The setting of this name, a time: `7-00:00:00`.
+    /// A time setting as `7-00:00:00`.
     Span(&'static str),
-    /// The setting of this name, true or false: `1` or `0`.
+    /// A boolean setting as `1` or `0`.
     Flag(&'static str),
-    /// The setting of this name, true or false: `Yes` or `No`.
+    /// A boolean setting as `Yes` or `No`.
     YesNo(&'static str),
-    /// Programs, which newer releases of Slurm number where there are several.
+    /// A setting with programs; newer releases of Slurm number them if there are several.
     Programs(&'static str),
-    /// What the function makes of the facts.
+    /// A value computed from the facts.
     Made(fn(&Facts<'_>) -> String),
 }
 
 use Says::{Always, Flag, Made, Nothing, Programs, Setting, Span, YesNo};
 
-/// The rows of Slurm's keys: `SlurmctldHost[0]` and numbered programs included.
+/// Returns the rows of Slurm's keys, including `SlurmctldHost[0]` and numbered programs.
 pub(super) fn rows(settings: &[KeyValue], known: &Known<'_>, show: &Show) -> Vec<KeyValue> {
     let facts = Facts { settings, known, show };
     KEYS.iter().flat_map(|(key, says)| facts.rows(key, *says)).collect()
 }
 
-/// The rows of `cgroup.conf` in Slurm's words.
+/// Returns the rows of `cgroup.conf` in Slurm's words.
 pub(super) fn control_groups(settings: &[KeyValue], known: &Known<'_>, show: &Show) -> Vec<KeyValue> {
     let facts = Facts { settings, known, show };
     CONTROL_GROUPS.iter().flat_map(|(key, says)| facts.rows(key, *says)).collect()
@@ -108,17 +108,18 @@ impl Facts<'_> {
         format!("{} sec", self.seconds(key))
     }
 
-    /// The port of an address setting.
+    /// Returns the port of an address setting.
     fn port(&self, key: &str) -> String {
         or_null(self.text(key).rsplit_once(':').map_or("", |(_, port)| port))
     }
 
-    /// The log file of a daemon; `%n` stands for the node, as in Slurm.
+    /// Returns the log file of a daemon; `%n` stands for the node, as in Slurm.
     fn log_file(&self, daemon: &str) -> String {
         or_null(&self.text("log.file").replace("%d", daemon))
     }
 
-    /// Whether control groups do this (`kill`, `memory` …) on every node that has registered; `None` if no node has.
+    /// True if control groups perform a kind of containment (`kill`, `memory` …) on every registered node;
+    /// `None` without registered nodes.
     fn confines(&self, what: &str) -> Option<bool> {
         let nodes = &self.known.containment;
         let by_groups = |node: &&str| {
@@ -129,7 +130,7 @@ impl Facts<'_> {
         (!nodes.is_empty()).then(|| nodes.iter().all(by_groups))
     }
 
-    /// The first word if control groups do this on every node, otherwise the second.
+    /// Returns the first text if control groups perform the containment on every node, otherwise the second.
     fn confined(&self, what: &str, by_groups: &str, otherwise: &str) -> String {
         or_null(match self.confines(what) {
             Some(true) => by_groups,
@@ -138,8 +139,8 @@ impl Facts<'_> {
         })
     }
 
-    /// Who runs the daemons of nodes: the user that `[auth]` names, otherwise root; without keys, which is on one host, who
-    /// runs the controller.
+    /// Returns the user of the nodes' daemons: that of `[auth]`, or root. Without keys, it is the
+    /// controller's user, because all daemons are on one host.
     fn agent_user(&self) -> String {
         match (self.text("auth.method"), self.text("auth.user")) {
             ("none", _) => or_null(&self.known.controller.user),
@@ -153,7 +154,7 @@ fn yes_no(holds: bool) -> String {
     if holds { "Yes" } else { "No" }.to_owned()
 }
 
-/// The keys of `slurm.conf`, with those that the controller adds.
+/// Keys of `slurm.conf`, and those that Slurm's controller adds.
 const KEYS: &[(&str, Says)] = &[
     ("AccountingStorageBackupHost", Nothing),
     (
@@ -453,7 +454,7 @@ const KEYS: &[(&str, Says)] = &[
     ("X11Parameters", Nothing),
 ];
 
-/// The keys of `cgroup.conf`.
+/// Keys of `cgroup.conf`.
 const CONTROL_GROUPS: &[(&str, Says)] = &[
     ("AllowedRAMSpace", Nothing),
     ("AllowedSwapSpace", Nothing),
@@ -489,7 +490,7 @@ fn preempt_mode(f: &Facts<'_>) -> String {
     }
 }
 
-/// The depth of a pass in Slurm's words; a key that is 0 has no limit there either.
+/// Returns the limits on a pass in Slurm's words; 0 means no limit in both systems.
 fn scheduler_parameters(f: &Facts<'_>) -> String {
     let keys = [
         ("bf_max_job_test", "scheduler.depth"),

@@ -1,4 +1,4 @@
-//! `scontrol update`: which thing to change, and how.
+//! The command `scontrol update`: selection of the entity and of its changes.
 
 use std::collections::HashMap;
 
@@ -16,27 +16,27 @@ use spur_proto::v1::{KeyValue, UpdateJobRequest, UpdateNodesRequest, UpdateParti
 use crate::commands::moment::moment;
 use crate::error::Failure;
 
-/// A change that somebody wants.
+/// Requested change.
 #[derive(Debug, PartialEq)]
 pub enum Update {
-    /// Of jobs.
+    /// Jobs by number.
     Job(UpdateJobRequest),
-    /// Of nodes.
+    /// One or more nodes.
     Nodes(UpdateNodesRequest),
-    /// Of a partition.
+    /// A partition.
     Partition(UpdatePartitionRequest),
-    /// Jobs by their name.
+    /// Jobs by name.
     Named {
-        /// The name.
+        /// Name of the jobs.
         name: String,
-        /// Only those of this user.
+        /// User of the jobs; `None` for all users.
         user: Option<String>,
-        /// As in a request about jobs by number.
+        /// Changes, as in a request for jobs by number.
         changes: HashMap<String, String>,
     },
 }
 
-/// Keys of jobs whose values are points in time; the user's zone is known only here.
+/// Keys of jobs with points in time. Only this command knows the user's zone, so it converts them.
 const TIMES: [&str; 4] = ["StartTime", "EligibleTime", "EndTime", "Deadline"];
 /// Keys of nodes.
 pub const NODE_KEYS: [&str; 13] = [
@@ -65,13 +65,14 @@ const NODE_STATES: [&str; 9] = [
     "RESUME",
     "UNDRAIN",
 ];
-/// States that Slurm has for nodes that it makes up.
+/// States of nodes that Slurm has and Spur does not accept.
 const OTHER_STATES: [&str; 5] = ["CLOUD", "FAIL", "FUTURE", "NORESP", "UNKNOWN"];
 
-/// Reads `JobId=… Key=Value …`, or the same with `NodeName` or `PartitionName`. Times are taken in `zone` at `now`.
+/// Parses `JobId=… Key=Value …`, or the same with `NodeName` or `PartitionName`. Times are in `zone`,
+/// relative to `now`.
 ///
 /// # Errors
-/// No such thing, a key that it does not have, a value that cannot be.
+/// An unknown entity or key, or an invalid value.
 pub fn read(words: &[String], zone: &TimeZone, now: Timestamp) -> Result<Update, Failure> {
     let is = |key: &str, whole: &str| {
         key.len() >= 3 && whole.get(..key.len()).is_some_and(|start| start.eq_ignore_ascii_case(key))
@@ -81,9 +82,9 @@ pub fn read(words: &[String], zone: &TimeZone, now: Timestamp) -> Result<Update,
     while let Some(word) = words.next() {
         let Some((key, value)) = word.split_once('=') else {
             let value = match word {
-                // `update job 12 …` is `update job=12 …`.
+                // `update job 12 …` is the same as `update job=12 …`.
                 _ if is(word, "JobId") && pairs.is_empty() => words.next().map(String::as_str),
-                // As `--nice` alone.
+                // `nice` without a value is the same as the option `--nice`.
                 _ if word.eq_ignore_ascii_case("nice") => Some(""),
                 _ => None,
             };
@@ -105,7 +106,7 @@ pub fn read(words: &[String], zone: &TimeZone, now: Timestamp) -> Result<Update,
     }
     if let Some(at) = position("JobId") {
         let (_, ids) = pairs.remove(at);
-        // Whose it is its number says.
+        // The job's number determines its user.
         pairs.retain(|(key, _)| !key.eq_ignore_ascii_case("UserID"));
         let (job_ids, changes) = (job_ids(&ids)?, changes(pairs, zone, now)?);
         return Ok(Update::Job(UpdateJobRequest { job_ids, changes, ..UpdateJobRequest::default() }));
@@ -135,7 +136,7 @@ fn unsupported(word: &str, help: &str) -> Failure {
     Failure::new(format!("Update of this parameter is not supported: {word}; {help}\nRequest aborted"))
 }
 
-/// What is to be changed of jobs, key by key.
+/// Returns the changes of jobs by key.
 fn changes(
     pairs: Vec<(&str, String)>,
     zone: &TimeZone,
@@ -160,10 +161,10 @@ fn changes(
     Ok(changes)
 }
 
-/// Reads jobs as users name them, with commas between.
+/// Parses a comma-separated list of jobs.
 ///
 /// # Errors
-/// The first that is none.
+/// The first invalid job.
 pub fn job_ids(text: &str) -> Result<Vec<String>, Failure> {
     let jobs = JobRef::<u32>::parse_list(text).map_err(|e| Failure::new(format!("Invalid job id: {e}")))?;
     if let Some(step) = jobs.iter().find(|job| job.step.is_some()) {
@@ -195,7 +196,7 @@ fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest
         match key.to_ascii_lowercase().as_str() {
             "state" => {
                 let state = match value.to_ascii_uppercase() {
-                    // What a node is that nothing keeps out of service.
+                    // IDLE is the state of a node in service.
                     idle if idle == "IDLE" => "RESUME".to_owned(),
                     state => state,
                 };
@@ -214,7 +215,7 @@ fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest
                 let wrong = |_| Failure::new(format!("Invalid input: Weight={value}; write a whole number"));
                 request.weight = Some(value.parse().map_err(wrong)?);
             }
-            // What a node has is what it can have: all of them are active.
+            // In Spur all available features are active.
             "features" | "availablefeatures" | "available_features" | "activefeatures"
             | "active_features" => {
                 if request.features.as_ref().is_some_and(|given| *given != value) {
@@ -227,7 +228,7 @@ fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest
                 let places: Places = value.parse().map_err(|e: ParseError| Failure::new(e.to_string()))?;
                 request.topology = Some(places.to_string());
             }
-            // How tasks are bound steps say.
+            // Only steps determine the binding of tasks.
             "cpubind" if ["", "none", "off"].contains(&value.to_ascii_lowercase().as_str()) => {
                 unbound = true;
             }
@@ -264,7 +265,7 @@ fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest
 }
 
 fn partition(name: String, pairs: Vec<(&str, String)>) -> Result<UpdatePartitionRequest, Failure> {
-    // What keys there are, and what they take, the controller knows.
+    // Only the controller knows the valid keys and values.
     let settings = pairs.into_iter().map(|(key, value)| KeyValue { key: key.to_owned(), value });
     let settings: Vec<KeyValue> = settings.collect();
     if settings.is_empty() {

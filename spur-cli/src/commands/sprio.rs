@@ -1,4 +1,4 @@
-//! `sprio`: what makes up the priorities of jobs that wait for room.
+//! The command `sprio`: lists the factors of the priorities of pending jobs.
 
 use std::io::Write;
 
@@ -14,13 +14,13 @@ use crate::format::{Columns, Format, Show, Sort, table};
 use crate::options::{CommandLine, Opt, Settled};
 use crate::session::Session;
 
-/// What the options say.
+/// Values of the options.
 #[derive(Default)]
 pub struct Query {
     columns: Option<Columns>,
     sort: Option<String>,
     filter: JobFilter,
-    /// `-j` without a value: the next word is the list, if there is one.
+    /// True for `-j` without a value; the next word, if there is one, is then the list.
     open_jobs: bool,
     long: bool,
     norm: bool,
@@ -35,7 +35,7 @@ impl Listing for Query {
     }
 }
 
-/// How it is called.
+/// Command line of `sprio`.
 pub const LINE: CommandLine<Query> = CommandLine {
     name: "sprio",
     synopsis: "[OPTIONS]",
@@ -99,10 +99,10 @@ const OPTIONS: &[QueryOpt] = &[
 ];
 
 impl Query {
-    /// Reads the words behind `sprio` and the environment.
+    /// Parses the words after `sprio` and the environment.
     ///
     /// # Errors
-    /// An option that cannot be honoured.
+    /// An invalid option.
     pub fn read(words: &[String], env: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Asked<Query>> {
         let mut query = Query::default();
         let operands = match LINE.settle(words, env, &mut query)? {
@@ -137,7 +137,7 @@ impl Query {
         JobFilter { states: vec!["PENDING".to_owned()], ..self.filter.clone() }
     }
 
-    /// The columns, by default those of factors that have a weight.
+    /// Returns the columns, by default those of factors that have a weight.
     fn format(&self, weights: &Weights) -> Format<Row> {
         if let Some(columns) = &self.columns {
             return columns.read(&TABLE);
@@ -159,7 +159,7 @@ impl Query {
                 "%.15i %9r %.8u %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10Q %.11N %.20T".to_owned()
             }
             (true, true) => "%.15i %9r %.8u %10y %10a %10b %10f %10j %10p %10q %20t".to_owned(),
-            // Normalized factors stand at the left.
+            // Columns of normalized factors are left-aligned.
             (true, false) => {
                 let text = shown("%.15i %9r %10y", "%10", |letter| letter.to_ascii_lowercase());
                 if weighs_tres { text + " %20t" } else { text }
@@ -172,10 +172,10 @@ impl Query {
         Format::letters(&text, &TABLE)
     }
 
-    /// The text for these jobs.
+    /// Returns the text for these jobs.
     ///
     /// # Errors
-    /// A format or an order that names a field that is not there.
+    /// A format or an order with an unknown field.
     pub fn text(&self, jobs: Vec<PriorityFactors>, weights: Weights, show: &Show) -> anyhow::Result<String> {
         let named = &self.filter.partitions;
         let meant = |job: &PriorityFactors| named.is_empty() || named.contains(&job.partition);
@@ -187,7 +187,7 @@ impl Query {
         let sort = self.sort.as_deref().unwrap_or("i");
         Sort::parse(sort, &TABLE, None).map_err(Failure::new)?.apply(&mut rows, show);
         if let Some(wish) = self.common.wish {
-            // Slurm has no shape for this.
+            // Slurm has no JSON shape for priorities.
             let jobs: Vec<PriorityFactors> = rows.into_iter().filter_map(|row| row.job).collect();
             return Ok(match self.weights {
                 true => wish.own([("weights", json::to_value([weights]))]),
@@ -204,7 +204,7 @@ impl Query {
 /// Runs `sprio`.
 ///
 /// # Errors
-/// An option that cannot be honoured, an order without factors, a controller that does not answer.
+/// An invalid option, an order of priority without factors, or no answer.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     session.asks("Couldn't get priority factors from controller");
     let query = match Query::read(&words, &|name| session.env(name))? {

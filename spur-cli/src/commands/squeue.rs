@@ -1,4 +1,4 @@
-//! `squeue`: jobs and steps that wait, run and have just ended.
+//! The command `squeue`: lists pending, running and recently ended jobs, and steps.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -53,17 +53,17 @@ pub(super) const STATES: [(&str, &str); 24] = [
     ("STOPPED", "ST"),
 ];
 
-/// The states from `COMPLETED` to `OUT_OF_MEMORY` are for ever.
+/// Range of the final states in [`STATES`].
 const ENDED: std::ops::Range<usize> = 3..12;
 
-/// What the options say.
+/// Values of the options.
 #[derive(Default)]
 pub struct Query {
     columns: Option<Columns>,
     sort: Option<String>,
     filter: JobFilter,
     steps: Option<Vec<String>>,
-    /// `-j` or `-s` without a value: the next word is the list, if there is one.
+    /// True for `-j` or `-s` without a value; the next word, if there is one, is then the list.
     open_jobs: bool,
     open_steps: bool,
     long: bool,
@@ -73,9 +73,9 @@ pub struct Query {
     raw_units: bool,
     common: Common,
     licenses: Vec<String>,
-    /// Jobs that wait in several partitions once for each.
+    /// True to print jobs that are pending in several partitions once per partition.
     per_partition: bool,
-    /// Jobs of all others.
+    /// True to print only jobs of other users.
     not_mine: bool,
     iterate: Option<Duration>,
     /// A page whenever something has changed.
@@ -88,7 +88,7 @@ impl Listing for Query {
     }
 }
 
-/// How it is called.
+/// Command line of `squeue`.
 pub const LINE: CommandLine<Query> = CommandLine {
     name: "squeue",
     synopsis: "[OPTIONS]",
@@ -241,10 +241,10 @@ const OPTIONS: &[QueryOpt] = &[
     .env(&["SQUEUE_USERS"]),
 ];
 
-/// Reads state names in both forms.
+/// Parses names of states, long or short.
 ///
 /// # Errors
-/// Names the first that is none, and all there are.
+/// A message with the first unknown name and all known ones.
 pub(super) fn states(text: &str) -> Result<Vec<String>, String> {
     let mut chosen = Vec::new();
     for word in query::list(text) {
@@ -269,10 +269,10 @@ pub(super) fn states(text: &str) -> Result<Vec<String>, String> {
 }
 
 impl Query {
-    /// Reads the words behind `squeue` and the environment.
+    /// Parses the words after `squeue` and the environment.
     ///
     /// # Errors
-    /// An option that cannot be honoured.
+    /// An invalid option.
     pub fn read(words: &[String], env: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Asked<Query>> {
         let mut query = Query::default();
         let operands = match LINE.settle(words, env, &mut query)? {
@@ -307,12 +307,12 @@ impl Query {
         Ok(())
     }
 
-    /// Whether it is about steps rather than jobs.
+    /// True if steps are printed instead of jobs.
     pub fn shows_steps(&self) -> bool {
         self.steps.is_some()
     }
 
-    /// What to ask for. One job alone is asked for in all states, so that one that is not there is told of.
+    /// Returns the request. A single job is requested in all states, so that an unknown job is reported.
     fn request(&self) -> JobFilter {
         let mut filter = self.filter.clone();
         if self.start && filter.states.is_empty() {
@@ -325,11 +325,11 @@ impl Query {
         filter
     }
 
-    /// The jobs that the options name, of jobs that no controller has chosen from: by number, user, partition, name,
-    /// account, QOS, node, reservation and wckey.
+    /// Selects the requested jobs among those that no controller has filtered: by number, user, partition,
+    /// name, account, QOS, node, reservation and wckey.
     ///
     /// # Errors
-    /// A hostlist that cannot be read.
+    /// An invalid hostlist.
     pub fn chosen(&self, jobs: Vec<Job>) -> anyhow::Result<Vec<Job>> {
         let filter = &self.filter;
         let refs: Vec<JobRef> = filter.job_ids.iter().filter_map(|id| id.parse().ok()).collect();
@@ -385,7 +385,7 @@ impl Query {
         }
     }
 
-    /// What there is to say of columns that are no fields.
+    /// Returns complaints about unknown columns.
     fn complaints(&self) -> Vec<String> {
         match &self.columns {
             None => Vec::new(),
@@ -394,13 +394,14 @@ impl Query {
         }
     }
 
-    /// Whether the name of the cluster is printed.
+    /// True if the output contains the name of the cluster.
     fn names_cluster(&self) -> bool {
         let shown = |columns: &Columns| columns.read(&job::TABLE).shows("Cluster");
         self.common.wish.is_some() || self.columns.as_ref().is_some_and(shown)
     }
 
-    /// A job, or, of tasks that wait as one, each of those that were asked for by number.
+    /// Splits the record of pending tasks into the tasks that are requested by number. Any other job is
+    /// returned unchanged.
     fn named_tasks(&self, job: Job) -> Vec<Job> {
         let refs = self.filter.job_ids.iter().filter_map(|id| id.parse::<JobRef>().ok());
         let refs: Vec<JobRef> = refs.filter(|wanted| job::is_meant(&job, wanted)).collect();
@@ -416,10 +417,10 @@ impl Query {
         Show { convert: !self.raw_units, ..show.clone() }
     }
 
-    /// The text for these jobs.
+    /// Returns the text for these jobs.
     ///
     /// # Errors
-    /// A format or an order that names a field that is not there.
+    /// A format or an order with an unknown field.
     pub fn jobs_text(&self, jobs: Vec<Job>, show: &Show) -> anyhow::Result<String> {
         let mut jobs: Vec<Job> = jobs.into_iter().filter(|job| self.admits(job)).collect();
         if !self.filter.job_ids.is_empty() {
@@ -447,10 +448,10 @@ impl Query {
         Ok(self.dated(table::render(&format, &jobs, !self.no_header, &show), &show))
     }
 
-    /// The text for these steps.
+    /// Returns the text for these steps.
     ///
     /// # Errors
-    /// A format or an order that names a field that is not there.
+    /// A format or an order with an unknown field.
     pub fn steps_text(&self, steps: Vec<Step>, show: &Show) -> anyhow::Result<String> {
         let mut steps: Vec<Step> = steps.into_iter().filter(|step| self.admits_step(step)).collect();
         let sort = self.sort.as_deref().unwrap_or("P,i");
@@ -512,7 +513,7 @@ impl Query {
                 session.say("slurm_load_jobs error: Invalid job id specified");
                 return Err(Failure::new("").into());
             }
-            // Of several there may be none left.
+            // All of several jobs may be unknown, which is no error.
             Err(error) if error.code() == Some("ESLURM_INVALID_JOB_ID") => Vec::new(),
             answer => answer?,
         };
@@ -572,7 +573,7 @@ impl Query {
 /// Runs `squeue`.
 ///
 /// # Errors
-/// An option that cannot be honoured, a controller that does not answer.
+/// An invalid option, or no answer.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let query = match Query::read(&words, &|name| session.env(name))? {
         Asked::Show(text) => {

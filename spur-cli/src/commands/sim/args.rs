@@ -1,4 +1,4 @@
-//! What the options of `spur sim` say.
+//! Options of `spur sim`.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -14,17 +14,17 @@ use spur_core::text::time::Seconds;
 use crate::commands::sacctmgr::dump;
 use crate::options::{CommandLine, Opt};
 
-/// The options, folded.
+/// Values of the options.
 #[derive(Clone, Debug, Default)]
 pub(in crate::commands) struct Args {
     pub(super) config: Option<PathBuf>,
     pub(super) workload: Option<PathBuf>,
     pub(super) swf: Option<PathBuf>,
     pub(super) generate: bool,
-    /// `--procs`: a flat machine of so many processors.
+    /// `--procs`: number of processors of a flat machine.
     pub(super) procs: Option<u32>,
     pub(super) exclusive: bool,
-    /// `--nodes`, `--jobs`, `--load`, `--seed`: for a synthetic workload.
+    /// `--nodes`, `--jobs`, `--load`, `--seed`: parameters of a synthetic workload.
     pub(super) nodes: Option<u32>,
     pub(super) jobs: Option<u32>,
     pub(super) load: Option<f64>,
@@ -41,7 +41,8 @@ pub(in crate::commands) struct Args {
     pub(super) progress: bool,
 }
 
-/// What overrides `[scheduler]`, of the first configuration and of those that a workload puts in force later.
+/// Settings that override `[scheduler]`, in the first configuration and in those that a workload puts in
+/// force later.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Overrides {
     backfill: Option<Backfill>,
@@ -250,7 +251,7 @@ const OPTIONS: &[SimOpt] = &[
     }),
 ];
 
-/// How `spur sim` is called.
+/// Command line of `spur sim`.
 pub(in crate::commands) const LINE: CommandLine<Args> = CommandLine {
     name: "spur sim",
     synopsis: "(--config FILE | --procs N) (--workload FILE | --swf FILE | --generate lublin) [OPTIONS]",
@@ -263,12 +264,12 @@ pub(in crate::commands) const LINE: CommandLine<Args> = CommandLine {
 };
 
 impl Args {
-    /// Whether events go to the standard output.
+    /// True if events are written to the standard output.
     pub(super) fn streams_events(&self) -> bool {
         self.events.as_ref().is_some_and(|path| path.as_os_str() == "-")
     }
 
-    /// What the options say together that makes no sense.
+    /// Returns the contradiction between options, if any.
     pub(super) fn contradiction(&self) -> Option<&'static str> {
         let sources = [self.workload.is_some(), self.swf.is_some(), self.generate];
         let made_up =
@@ -321,7 +322,7 @@ fn factor(value: &str) -> Result<f64, String> {
     number.ok_or_else(|| format!("`{value}` is no number above 0"))
 }
 
-/// One of the words that the configuration file has for it.
+/// Parses one of the words that the configuration file has for a setting.
 fn word<T: DeserializeOwned>(value: &str, known: &str) -> Result<T, String> {
     let read = serde_json::from_value(serde_json::Value::String(value.to_owned()));
     read.map_err(|_| format!("`{value}` is not known; say one of {known}"))

@@ -1,11 +1,11 @@
-//! Commands that a workload runs. They are read and their output is laid out by the code of the real commands; the
-//! simulated controller takes the place of the real one.
+//! Commands that a workload runs. The code of the real commands parses them and lays out their output; the
+//! simulated controller replaces the real one.
 
 use spur_core::sim::{Watch, World};
 
 use super::{defrag, policy, scontrol, shown};
 
-/// What a command wrote and how it ended.
+/// Output and exit code of a command.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Ran {
     pub(super) status: u8,
@@ -13,7 +13,7 @@ pub(super) struct Ran {
     pub(super) stderr: String,
 }
 
-/// Complaints as a command writes them.
+/// Returns error messages in the form in which a command prints them.
 pub(super) fn complaints<'a>(name: &str, texts: impl IntoIterator<Item = &'a str>) -> String {
     let complaint = |text: &str| {
         let mut lines = text.lines();

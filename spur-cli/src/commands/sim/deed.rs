@@ -1,4 +1,4 @@
-//! What a workload does, whatever language it was written in.
+//! Actions of a workload, in a form that does not depend on the workload's format.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use spur_core::text::time::TimeLimit;
 
 use crate::options::submission;
 
-/// Something that a workload does at a time.
+/// An action of a workload at a time.
 #[derive(Clone, Debug)]
 pub(super) struct Deed {
-    /// Seconds from the start.
+    /// Seconds since the start of the simulation.
     pub(super) at: u64,
-    /// The line it stands on, counted from 1.
+    /// Number of the action's line, counted from 1.
     pub(super) line: usize,
     pub(super) what: What,
 }
 
-/// What is done.
+/// Kinds of actions.
 #[derive(Clone, Debug)]
 pub(super) enum What {
     Submit(Box<Arrival>),
@@ -33,45 +33,45 @@ pub(super) enum What {
     Command(Vec<String>),
 }
 
-/// A job that arrives.
+/// A job that is submitted.
 #[derive(Clone, Debug)]
 pub(super) struct Arrival {
-    /// The workload's name for it.
+    /// Name of the job in the workload.
     pub(super) name: Arc<str>,
     pub(super) owner: Arc<Owner>,
-    /// How long it would run if nothing stopped it; `None` for ever.
+    /// Seconds that the job runs unless it is stopped; `None` for no end.
     pub(super) run_time: Option<u64>,
     pub(super) ask: Ask,
 }
 
-/// What it asks for.
+/// Request of a job.
 #[derive(Clone, Debug)]
 pub(super) enum Ask {
-    /// What options of `sbatch` say; one set for each component.
+    /// Options of `sbatch`, one set per component.
     Options(Vec<submission::Submission>),
-    /// A shape, and a limit in seconds if there is one.
+    /// A shape, and a time limit in seconds if there is one.
     Shape(Shape, Option<u64>),
 }
 
-/// A workload, ready to be run.
+/// A workload that is ready to run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Workload {
-    /// Where it was read from, for complaints.
+    /// Source of the workload, for messages.
     pub(super) source: String,
-    /// By time; what happens at one time in the order of the workload.
+    /// Actions by time; those at the same time are in the order of the workload.
     pub(super) deeds: Vec<Deed>,
-    /// Jobs of a trace that say too little of themselves to be run; `None` where there is no trace.
+    /// Number of jobs of a trace without enough information to run; `None` if the workload is not a trace.
     pub(super) skipped: Option<u64>,
 }
 
 impl Workload {
-    /// Whether nothing in it can ask for a job: it is all shapes, as in a trace.
+    /// True if all actions are submissions of shapes, as in a trace. Nothing then refers to a job by name.
     pub(super) fn names_no_jobs(&self) -> bool {
         let is_shape = |what: &What| matches!(what, What::Submit(job) if matches!(job.ask, Ask::Shape(..)));
         self.deeds.iter().all(|deed| is_shape(&deed.what))
     }
 
-    /// Puts deeds in the order of their times, after multiplying those of submissions by `scale`.
+    /// Sorts the actions by time, after scaling the times of submissions by `scale`.
     pub(super) fn sort(&mut self, scale: Option<f64>) {
         for deed in &mut self.deeds {
             if let (Some(scale), What::Submit(_)) = (scale, &deed.what) {
@@ -82,7 +82,7 @@ impl Workload {
     }
 }
 
-/// A time multiplied by a factor, to the nearest second.
+/// Multiplies a time by a factor, rounded to the nearest second.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -93,14 +93,14 @@ pub(super) fn scaled(at: u64, factor: f64) -> u64 {
     (at as f64 * factor).round() as u64
 }
 
-/// Users by the order in which they turn up.
+/// Users in the order of their first appearance.
 #[derive(Debug, Default)]
 pub(super) struct Users {
     known: std::collections::BTreeMap<String, Arc<Owner>>,
 }
 
 impl Users {
-    /// The number that the first user gets.
+    /// Uid of the first user.
     const FIRST: u32 = 1000;
 
     pub(super) fn owner(&mut self, user: &str) -> Arc<Owner> {
@@ -114,17 +114,17 @@ impl Users {
     }
 }
 
-/// What the processors of a trace are on the machine that it runs on.
+/// Meaning of a trace's processors on the simulated machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Machine {
-    /// Counted, anywhere.
+    /// Processors are only counted.
     Flat,
-    /// Cores of nodes; `cores` of each where all have the same number.
+    /// Processors are cores of nodes; `cores` is their number per node if all nodes have the same.
     Nodes { cores: Option<u32>, exclusive: bool },
 }
 
 impl Machine {
-    /// The cluster's nodes, as the default partition has them.
+    /// Returns the machine with the nodes of the default partition.
     pub(super) fn of(policy: &Policy, exclusive: bool) -> Self {
         let partition =
             policy.partitions.iter().find(|partition| partition.default).or(policy.partitions.first());
@@ -136,7 +136,7 @@ impl Machine {
         Machine::Nodes { cores: same, exclusive }
     }
 
-    /// The request of a job of so many processors.
+    /// Returns the request of a job with this number of processors.
     pub(super) fn shape(self, processors: u32) -> Shape {
         match self {
             Machine::Flat => Shape { tasks: Some(1), cpus_per_task: Some(processors), ..Shape::default() },
@@ -151,10 +151,10 @@ impl Machine {
     }
 }
 
-/// The submission of a job that is only a shape.
+/// Returns the submission of a job that consists only of a shape.
 pub(super) fn plain(arrival: &Arrival, shape: Shape, limit: Option<u64>) -> Submission {
     let asked = JobSpec::plain(Arc::clone(&arrival.name), Arc::clone(&arrival.owner), shape);
-    // Nobody reads the script of a job that only pretends to run.
+    // The script is never read, because no program runs.
     let script = Batch::plain(BlobId(0), BlobId(0));
     let spec = JobSpec { batch: Some(Box::new(script)), ..asked };
     Submission { spec, time_limit: limit.map(TimeLimit::Seconds), requeue: None, rest: Vec::new() }

@@ -1,4 +1,5 @@
-//! Following a simulation: events as lines, the time that passes take, a progress bar, what pictures are drawn from.
+//! Observation of a simulation: events as lines, the duration of passes, a progress bar, and the data of
+//! plots.
 
 use std::io::{self, BufWriter, Write};
 use std::time::{Duration, Instant};
@@ -8,28 +9,28 @@ use spur_core::sim::{Event, Moment, Run, Spread, Watch, What};
 
 use super::plot::Trail;
 
-/// How often the progress bar is drawn at most.
+/// Minimum time between two updates of the progress bar.
 const REDRAW: Duration = Duration::from_millis(100);
-/// Characters of the bar itself.
+/// Width of the bar in characters.
 const BAR: usize = 30;
 
-/// Everything that is kept of a simulation while it runs.
+/// Data collected while a simulation runs.
 pub(super) struct Follower<'a> {
     events: Option<BufWriter<Box<dyn Write + 'a>>>,
-    /// Whether events tell of jobs that wait.
+    /// True if events include pending jobs.
     pending: bool,
-    /// The first error of writing events; nothing is written after it.
+    /// First error of writing events, after which nothing is written.
     failure: Option<io::Error>,
     begun: Option<Instant>,
-    /// Microseconds of each pass.
+    /// Duration of each pass in microseconds.
     passes: Vec<f64>,
     progress: Option<Bar>,
     pub(super) trail: Option<Trail>,
-    /// Whether the workload has commands, which may show why jobs wait.
+    /// True if the workload has commands, which may print the reasons of pending jobs.
     reasons: bool,
 }
 
-/// A progress bar on standard error.
+/// A progress bar on the standard error.
 #[derive(Debug)]
 struct Bar {
     jobs: usize,
@@ -37,8 +38,8 @@ struct Bar {
 }
 
 impl<'a> Follower<'a> {
-    /// `pending` says whether events tell of jobs that wait; `progress` is how many jobs a progress bar counts up to, if one is shown; `reasons` whether anybody may ask why
-    /// jobs wait.
+    /// Starts the observation. `pending` selects events of pending jobs, and `reasons` keeps the reasons for
+    /// which jobs wait. `progress` is the number of jobs at the end of the progress bar; `None` shows no bar.
     pub(super) fn new(
         events: Option<Box<dyn Write + 'a>>,
         pending: bool,
@@ -58,12 +59,12 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// How many passes there were, and how long they took, in microseconds.
+    /// Returns the number of passes and the distribution of their durations in microseconds.
     pub(super) fn passes(&self) -> (usize, Spread) {
         (self.passes.len(), Spread::of(self.passes.clone()))
     }
 
-    /// Writes what is left, and takes the progress bar away.
+    /// Flushes the events and removes the progress bar.
     ///
     /// # Errors
     /// Events that could not be written.

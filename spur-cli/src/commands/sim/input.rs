@@ -1,4 +1,4 @@
-//! Reading what a simulation is made of: files, packed or not, and standard input.
+//! Input of a simulation: files, also compressed ones, and the standard input.
 
 use std::fs;
 use std::io::{self, Read};
@@ -13,14 +13,13 @@ use spur_core::text::time::Seconds;
 use super::args::Overrides;
 use crate::error::Failure;
 
-/// The first bytes of what gzip has packed.
+/// First bytes of a file compressed by gzip.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// What some editors put before a text in UTF-8; it means nothing.
+/// Byte order mark that some editors write before a text in UTF-8.
 const MARK: char = '\u{feff}';
 
-/// The text of a file, unpacked where it is packed, without the mark that some editors begin with; `-` is standard
-/// input.
+/// Returns the text of a file, decompressed and without a byte order mark; `-` is the standard input.
 pub(super) fn read(path: &Path) -> Result<String, Failure> {
     let failed = |error: io::Error| Failure::new(format!("cannot read {}: {error}", path.display()));
     let mut bytes = Vec::new();
@@ -42,12 +41,12 @@ pub(super) fn read(path: &Path) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// What a simulated controller decides by: the file, and the options that override it.
+/// Returns the policy of the simulated controller: the file with overriding options.
 pub(super) fn policy(path: &Path, overrides: &Overrides) -> Result<Policy, Failure> {
     let text = read(path)?;
     let config = Config::parse(&text, &path.display().to_string());
     let mut policy = config.map_err(|errors| Failure::new(errors.to_string()))?.policy;
-    // A requeue takes no virtual time unless the file says how much.
+    // A requeue takes no simulated time unless the file sets a delay.
     let written: Option<toml::Table> = text.parse().ok();
     let delay = written.as_ref().and_then(|file| file.get("recovery")?.get("requeue_delay"));
     if delay.is_none() {
@@ -57,8 +56,8 @@ pub(super) fn policy(path: &Path, overrides: &Overrides) -> Result<Policy, Failu
     Ok(policy)
 }
 
-/// A machine of identical processors that are only counted: one node that has them all. The whole queue is looked
-/// at, first come, first served, unless options say otherwise.
+/// Returns the policy of a flat machine: one node with all processors, which are only counted. By default the
+/// whole queue is examined in the order of arrival.
 pub(super) fn flat(procs: u32, overrides: &Overrides) -> Policy {
     let name: Arc<str> = "machine".into();
     let shape = NodeShape {

@@ -1,8 +1,8 @@
-//! `spur sim`: what a workload would do to a cluster.
+//! The command `spur sim`: simulates the effect of a workload on a cluster.
 //!
-//! Everything that decides is in [`spur_core::sim`] and the rooms below it; here are files, options, pictures and
-//! clocks. The exit code is 0 when the workload was read to its end, 1 for a configuration or workload that is not
-//! understood, 2 for options that make no sense.
+//! All decisions are made in [`spur_core::sim`] and the modules below it; this module has files, options,
+//! plots and clocks. The exit code is 0 if the workload was read to its end, 1 for an invalid configuration
+//! or workload, and 2 for invalid options.
 
 pub(super) mod args;
 mod command;
@@ -41,15 +41,15 @@ use args::Args;
 use deed::{Ask, Deed, Machine, What, Workload};
 use follow::Follower;
 
-/// The exit code for options that make no sense.
+/// Exit code for invalid options.
 const USAGE: u8 = 2;
-/// How many jobs are made up unless told.
+/// Default number of generated jobs.
 const JOBS: u32 = 10_000;
 
 /// Runs `spur sim`.
 ///
 /// # Errors
-/// Options that make no sense, a configuration or a workload that cannot be read, results that cannot be written.
+/// Invalid options, a configuration or workload that cannot be read, or results that cannot be written.
 pub fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let begun = Instant::now();
     let mut args = Args::default();
@@ -72,7 +72,7 @@ pub fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     }
     let (policy, workload) = prepare(&args)?;
     let (out, mut said) = session.streams();
-    // Where events go to the standard output, nothing else does.
+    // Events on the standard output are not mixed with other output.
     let streams = args.streams_events();
     let events = events(&args, &mut *out)?;
     let mut world = simulate(&args, policy, &workload, events)?;
@@ -96,7 +96,7 @@ pub fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Where events are written, if they are.
+/// Opens the destination of events, if they are requested.
 fn events<'a>(args: &Args, out: &'a mut Out) -> Result<Option<Box<dyn Write + 'a>>, Failure> {
     match &args.events {
         None => Ok(None),
@@ -145,7 +145,7 @@ fn prepare(args: &Args) -> Result<(Policy, Workload), Failure> {
     Ok((policy, workload))
 }
 
-/// A synthetic workload for a cluster, in whole nodes, or for a flat machine, in processors.
+/// Generates a workload, in whole nodes for a cluster or in processors for a flat machine.
 fn made_up(args: &Args, policy: &Policy) -> Workload {
     let machine = args.procs.unwrap_or_else(|| u32::try_from(policy.nodes.len()).unwrap_or(u32::MAX));
     lublin::workload(&lublin::Wish {
@@ -158,7 +158,7 @@ fn made_up(args: &Args, policy: &Policy) -> Workload {
     })
 }
 
-/// Runs a workload to its end: until no event is left.
+/// Runs a workload until no event is left.
 fn simulate<'a>(
     args: &Args,
     policy: Policy,
@@ -184,7 +184,7 @@ fn simulate<'a>(
     Ok(world)
 }
 
-/// Lets a workload happen, up to a time or until no event is left.
+/// Runs a workload up to a time, or until no event is left.
 fn play<W: Watch>(world: &mut World<W>, workload: &Workload, until: Option<Time>) -> Result<(), Failure> {
     let mut deeds = workload.deeds.iter().peekable();
     loop {
@@ -206,7 +206,7 @@ fn time(at: u64) -> Time {
     Time(i64::try_from(at).unwrap_or(i64::MAX))
 }
 
-/// Does what one line of a workload says.
+/// Performs one action of a workload.
 fn apply<W: Watch>(world: &mut World<W>, deed: &Deed) -> Result<(), String> {
     match &deed.what {
         What::Submit(arrival) => {

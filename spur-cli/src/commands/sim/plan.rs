@@ -1,4 +1,5 @@
-//! `spur plan`: when, where and why there, for a request that is not submitted.
+//! The command `spur plan`: returns start, nodes and the reason for their choice for a request that is not
+//! submitted.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use crate::place::Here;
 use crate::session::Session;
 use crate::zone;
 
-/// What `--state` says for the running controller.
+/// Value of `--state` for the running controller.
 const LIVE: &str = "live";
 
 #[derive(Debug, Default)]
@@ -76,22 +77,22 @@ pub(in crate::commands) const LINE: CommandLine<Args> = CommandLine {
     permute: false,
 };
 
-/// An answer, whoever gave it.
+/// Answer of the controller or of a simulation.
 struct Answer {
     foresight: Foresight,
-    /// What a start is counted from: nothing for a date.
+    /// True if the start is relative to the simulation; otherwise it is a date.
     simulated: bool,
 }
 
-/// Nobody follows what led to the state.
+/// Observer that ignores all events before the request.
 struct Unwatched;
 
 impl Watch for Unwatched {}
 
-/// Runs `spur plan`. The exit code is 0 if the job would start at some known time.
+/// Runs `spur plan`. The exit code is 0 if the job has a known start.
 ///
 /// # Errors
-/// Options that make no sense, a state that cannot be read, a controller that does not answer.
+/// Invalid options, a state that cannot be read, or no answer.
 pub async fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let mut args = Args::default();
     let asked = match LINE.settle(words, &|_| None, &mut args)? {
@@ -121,7 +122,7 @@ pub async fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> 
     Ok(if answer.foresight.start.is_some() { 0 } else { FAILURE })
 }
 
-/// Lets a workload happen up to a time, and asks then.
+/// Runs a workload up to a time and then plans the request.
 fn from_file(config: &Path, state: &Path, at: Option<i64>, wish: Vec<Submission>) -> Result<Answer, Failure> {
     let overrides = Overrides::default();
     let policy = Arc::new(input::policy(config, &overrides)?);
@@ -140,7 +141,7 @@ fn from_file(config: &Path, state: &Path, at: Option<i64>, wish: Vec<Submission>
     Ok(Answer { foresight, simulated: true })
 }
 
-/// Asks the running controller.
+/// Requests the plan from the running controller.
 async fn live(session: &mut Session, wish: Vec<Submission>) -> anyhow::Result<Answer> {
     let batch = Batch { script: request::SCRIPT.into(), work_dir: "/".to_owned(), ..Batch::default() };
     let mut components =
@@ -152,9 +153,9 @@ async fn live(session: &mut Session, wish: Vec<Submission>) -> anyhow::Result<An
     let told = connection.read(request, async |mut controller, r| controller.test_submit(r).await).await?;
     let TestSubmitResponse { start_time, nodes, spans, reason, detail, warnings, .. } = told;
     let spans = spans.into_iter().map(|span| (Arc::from(span.layer), span.count)).collect();
-    // Where nothing is in the way, the sentence says why these nodes.
+    // Without a reason to wait, the text explains the choice of nodes.
     let (why, detail) = if reason.is_empty() { (detail, String::new()) } else { (String::new(), detail) };
-    // The reason is a word of Slurm's, which stands before the sentence.
+    // The reason is one of Slurm's words, which is printed before the text.
     let told = if start_time.is_none() && detail.is_empty() { reason.clone() } else { detail };
     let foresight = Foresight {
         start: start_time.map(Time),

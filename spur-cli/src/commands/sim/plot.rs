@@ -1,5 +1,5 @@
-//! Pictures of a simulation, as SVG: utilisation, queue, Gantt chart by fabric position, fragmentation per layer,
-//! waiting times.
+//! Plots of a simulation as SVG: utilisation, queue, Gantt chart by position in the fabric, fragmentation per
+//! layer, and waiting times.
 
 use std::fmt::Display;
 use std::fs;
@@ -20,14 +20,14 @@ use crate::error::Failure;
 
 const SIZE: (u32, u32) = (1200, 600);
 const TALL: (u32, u32) = (1200, 900);
-/// Points of a line that goes over time: more than can be told apart.
+/// Number of points of a line over time, which is more than a reader can distinguish.
 const BINS: usize = 1000;
-/// Bars of a Gantt chart: a browser shows so many without trouble.
+/// Maximum number of bars in a Gantt chart, which a browser shows without delay.
 const BARS: usize = 20_000;
-/// Domains that have room for their names beside a Gantt chart.
+/// Maximum number of domains whose names fit beside a Gantt chart.
 const NAMED: usize = 48;
 
-/// Colours that are told apart by people who see few of them (Okabe and Ito 2008).
+/// Colours that people with colour vision deficiency can distinguish (Okabe and Ito 2008).
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
@@ -39,7 +39,7 @@ const COLOURS: [RGBColor; 7] = [
 ];
 const GRID: RGBColor = RGBColor(220, 220, 220);
 
-/// What pictures are drawn from, gathered while the simulation runs.
+/// Data of the plots, collected while the simulation runs.
 #[derive(Debug, Default)]
 pub(super) struct Trail {
     samples: Vec<Sample>,
@@ -48,7 +48,7 @@ pub(super) struct Trail {
     rows: Rows,
 }
 
-/// How things are from a moment to the next.
+/// State from one time to the next.
 #[derive(Debug)]
 struct Sample {
     at: f64,
@@ -61,19 +61,19 @@ struct Sample {
 #[derive(Debug)]
 struct Bar {
     job: usize,
-    /// Seconds before it started; `None` where it goes on on other nodes afterwards.
+    /// Seconds before the start; `None` for the earlier part of a run that continues on other nodes.
     wait: Option<f64>,
     time: Range<f64>,
     rows: Vec<Range<u32>>,
 }
 
-/// What the rows of a Gantt chart are.
+/// Rows of a Gantt chart.
 #[derive(Debug, Default)]
 struct Rows {
     count: u32,
-    /// What one is.
+    /// Name of one row.
     name: &'static str,
-    /// The lowest domains, by name, with their rows.
+    /// Lowest domains by name, with their rows.
     domains: Vec<(String, Range<u32>)>,
 }
 
@@ -100,7 +100,7 @@ impl Trail {
         });
     }
 
-    /// A run is `over`, or goes on on other nodes.
+    /// Adds a run that is `over`, or that continues on other nodes.
     pub(super) fn ran(&mut self, cluster: &Cluster, run: &Run, over: bool) {
         let partition = cluster.default_partition().or_else(|| cluster.partitions().first());
         let fabric = partition.and_then(|partition| cluster.fabric_of(partition));
@@ -125,7 +125,7 @@ impl Trail {
         self.bars.push(bar);
     }
 
-    /// The time that there is something to show of.
+    /// Returns the period of the plots in seconds.
     fn span(&self) -> Range<f64> {
         let first = self.samples.first().map_or(0.0, |sample| sample.at);
         let last = self.samples.last().map_or(first, |sample| sample.at);
@@ -150,7 +150,7 @@ impl Rows {
     }
 }
 
-/// Sorted numbers as ranges without gaps.
+/// Converts sorted numbers to ranges without gaps.
 fn ranges(sorted: &[u32]) -> Vec<Range<u32>> {
     let mut ranges: Vec<Range<u32>> = Vec::new();
     for &row in sorted {
@@ -162,7 +162,7 @@ fn ranges(sorted: &[u32]) -> Vec<Range<u32>> {
     ranges
 }
 
-/// Draws all pictures into a directory, which is made if need be.
+/// Draws all plots into a directory, which is created if it is missing.
 ///
 /// # Errors
 /// A directory or file that cannot be written.
@@ -191,7 +191,7 @@ pub(super) fn draw(trail: &Trail, directory: &Path) -> Result<(), Failure> {
 type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// Seconds in the unit that suits a span, and its name.
+/// Returns the number of seconds in the unit that suits a period, and the unit's name.
 fn unit(span: &Range<f64>) -> (f64, &'static str) {
     match span.end - span.start {
         ..600.0 => (1.0, "seconds"),
@@ -201,7 +201,8 @@ fn unit(span: &Range<f64>) -> (f64, &'static str) {
     }
 }
 
-/// The mean over time of a value in each of [`BINS`] equal parts of the span, as a line: time and value.
+/// Returns the mean of a value over time in each of [`BINS`] equal parts of the period, as points of time and
+/// value.
 fn thin(trail: &Trail, value: impl Fn(&Sample) -> f64) -> Vec<(f64, f64)> {
     let span = trail.span();
     let bins = float(u64::try_from(BINS).unwrap_or(1));
@@ -215,7 +216,7 @@ fn thin(trail: &Trail, value: impl Fn(&Sample) -> f64) -> Vec<(f64, f64)> {
     sums.into_iter().enumerate().map(|(bin, sum)| (middle(bin), sum)).collect()
 }
 
-/// Adds a value to the bins that a range of them covers, in proportion.
+/// Adds a value to the bins that a range covers, in proportion.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bins are few and not negative")]
 fn spread(sums: &mut [f64], range: Range<f64>, value: f64) {
     let last = sums.len().saturating_sub(1);
@@ -252,7 +253,7 @@ fn fragmentation(trail: &Trail, canvas: &Canvas<'_>) -> Drawn {
     over_time(trail, canvas, title, "% of free nodes", 100.0, &lines)
 }
 
-/// Lines over time, from 0 to `most`; a single one is filled.
+/// Draws lines over time, from 0 to `most`; a single line is filled.
 fn over_time(
     trail: &Trail,
     canvas: &Canvas<'_>,
@@ -295,7 +296,7 @@ fn over_time(
     Ok(())
 }
 
-/// Axes with their names over a light grid.
+/// Draws axes with their names over a light grid.
 fn mesh<'a, X, Y>(
     chart: &mut plotters::prelude::ChartContext<'_, SVGBackend<'a>, plotters::prelude::Cartesian2d<X, Y>>,
     across: &str,
@@ -321,7 +322,7 @@ where
     Ok(())
 }
 
-/// Each run a bar: across, when it ran; up, where.
+/// Draws a bar for each run, with time on the horizontal axis and nodes on the vertical one.
 fn gantt(trail: &Trail, canvas: &Canvas<'_>) -> Drawn {
     let span = trail.span();
     let (scale, name) = unit(&span);
@@ -376,7 +377,7 @@ fn gantt(trail: &Trail, canvas: &Canvas<'_>) -> Drawn {
     Ok(())
 }
 
-/// The share of jobs that waited at most so long.
+/// Draws the share of jobs by their maximum waiting time.
 fn waits(trail: &Trail, canvas: &Canvas<'_>) -> Drawn {
     let mut waits: Vec<f64> =
         trail.bars.iter().filter_map(|bar| bar.wait).map(|wait| wait.max(1.0)).collect();
@@ -405,7 +406,7 @@ fn waits(trail: &Trail, canvas: &Canvas<'_>) -> Drawn {
     Ok(())
 }
 
-/// Every so many-th of too many points.
+/// Reduces the number of points by taking every n-th one.
 fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let last = points.last().copied();
     let step = points.len().div_ceil(4 * BINS).max(1);

@@ -1,5 +1,5 @@
-//! From what a line's options say to the request that the controller gets, by the way a real submission takes: the
-//! option table, the wire, and the wire's door to the core.
+//! Converts the options of a workload's line to the request of the controller by the path of a real
+//! submission: option table, messages, and their conversion to the core's types.
 
 use spur_core::controller::command::Submission;
 use spur_core::sim::{Watch, World};
@@ -12,7 +12,7 @@ use crate::options::submission::{self, Surroundings};
 /// The script of jobs that only pretend to run.
 pub(in crate::commands) const SCRIPT: &[u8] = b"#!/bin/sh\n";
 
-/// What times and names of jobs mean in a simulation: its clock is in UTC and starts in 1970, and jobs go by the
+/// Meaning of times and job names in a simulation: the clock is in UTC and starts in 1970, and jobs have the
 /// workload's names.
 struct Inside<'a, W>(&'a World<W>);
 
@@ -31,10 +31,10 @@ impl<W: Watch> Surroundings for Inside<'_, W> {
     }
 }
 
-/// The request, and whether it is only asked about (`--test-only`).
+/// Returns the request, and true if the job is only tested (`--test-only`).
 ///
 /// # Errors
-/// What `sbatch` or the controller would say of it.
+/// The error of `sbatch` or of the controller.
 pub(super) fn submission<W: Watch>(
     world: &World<W>,
     components: &[submission::Submission],

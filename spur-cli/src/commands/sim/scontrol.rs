@@ -1,4 +1,5 @@
-//! `scontrol` commands that change something: read as the real one reads them, carried out by the simulated controller.
+//! Commands of `scontrol` that make changes: parsed like the real ones and performed by the simulated
+//! controller.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,10 +22,10 @@ use spur_proto::v1::{UpdateJobRequest, UpdateNodesRequest};
 use super::command::{Ran, complaints};
 use crate::commands::scontrol::{reservation, update};
 
-/// Changes what the words behind `scontrol` say.
+/// Runs a command of `scontrol`.
 ///
 /// # Errors
-/// What `scontrol` would complain of before it asks the controller.
+/// An error that `scontrol` reports before it sends a request.
 pub(super) fn run<W: Watch>(world: &mut World<W>, keyword: &str, words: &[String]) -> Result<Ran, String> {
     match keyword {
         "create" => {
@@ -46,7 +47,7 @@ pub(super) fn run<W: Watch>(world: &mut World<W>, keyword: &str, words: &[String
     }
 }
 
-/// The simulation's clock.
+/// Returns the time of the simulation.
 fn moment<W: Watch>(world: &World<W>) -> Result<Timestamp, String> {
     Timestamp::from_second(world.now().0).map_err(|error| error.to_string())
 }
@@ -81,7 +82,7 @@ fn change<W: Watch>(world: &mut World<W>, words: &[String]) -> Result<Ran, Strin
     }
 }
 
-/// `JobId=` and `Dependency=` with the numbers of the jobs that the workload names.
+/// Replaces the names of jobs in `JobId=` and `Dependency=` by their numbers.
 fn numbered<W: Watch>(world: &World<W>, word: &str) -> Result<String, String> {
     let Some((key, value)) = word.split_once('=') else { return Ok(word.to_owned()) };
     match key.to_ascii_lowercase().as_str() {
@@ -95,15 +96,15 @@ fn numbered<W: Watch>(world: &World<W>, word: &str) -> Result<String, String> {
     }
 }
 
-/// The number of a job by the workload's name for it, or by its number.
+/// Returns the number of a job by its name in the workload or by its number.
 pub(super) fn number<W: Watch>(world: &World<W>, name: &str) -> Result<JobId, String> {
     let known = world.number(name).or_else(|| name.parse().ok());
     known.ok_or_else(|| format!("Invalid job id specified: there is no job {name} now"))
 }
 
-/// A job, an array, tasks or a component of one by the workload's name for it, or by its number.
+/// Parses a job, an array, tasks or a component, by the name in the workload or by number.
 pub(super) fn reference<W: Watch>(world: &World<W>, name: &str) -> Result<JobRef<JobId>, String> {
-    // A job may have a name that reads like that of a task.
+    // The name of a job may have the form of a task.
     if let Ok(job) = number(world, name) {
         return Ok(JobRef::whole(job));
     }
@@ -116,7 +117,7 @@ pub(super) fn reference<W: Watch>(world: &World<W>, name: &str) -> Result<JobRef
     Ok(component.map_or(named, JobRef::whole))
 }
 
-/// Names in a list as numbers.
+/// Replaces the names in a list by numbers.
 pub(super) fn numbers<W: Watch>(world: &World<W>, names: &str) -> Result<String, String> {
     let mut inside = false;
     let names = names.split(|c: char| {
@@ -138,7 +139,7 @@ fn job_ids(words: &[String]) -> Result<Vec<JobRef<JobId>>, String> {
 }
 
 fn update_jobs<W: Watch>(world: &mut World<W>, request: &UpdateJobRequest) -> Result<Ran, String> {
-    // The wire keeps no order among keys; here they are taken by name, so that the outcome is always the same.
+    // Messages do not preserve the order of keys, so the keys are sorted to get the same result each time.
     let sorted: BTreeMap<_, _> = request.changes.iter().collect();
     let read =
         |(key, value): (&String, &String)| JobChange::parse(key, value).map_err(|error| error.to_string());
@@ -203,7 +204,7 @@ fn queue<W: Watch>(world: &mut World<W>, keyword: &str, words: &[String]) -> Res
     }
 }
 
-/// What `scontrol` says of jobs to which it could not be done.
+/// Returns the messages of `scontrol` for jobs with problems.
 fn told(problems: &[(JobRef<JobId>, Reject)]) -> Ran {
     let texts: Vec<String> = problems.iter().map(|(job, reject)| format!("{reject} for job {job}")).collect();
     Ran {

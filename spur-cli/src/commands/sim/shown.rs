@@ -1,4 +1,4 @@
-//! Commands that show something: `squeue`, `sinfo`, `scontrol show`. Times are those of the simulation's clock, in UTC.
+//! Commands that print: `squeue`, `sinfo` and `scontrol show`. Times are those of the simulation, in UTC.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ pub(super) fn show<W: Watch>(world: &World<W>) -> Show {
     Show::new(TimeZone::UTC, world.now().0)
 }
 
-/// Every job that the controller still knows.
+/// Returns all jobs that the controller still knows.
 fn jobs<W: Watch>(world: &World<W>) -> Vec<Job> {
     let waiting: BTreeMap<JobId, &Waiting> =
         world.waiting().iter().map(|waiting| (waiting.job, waiting)).collect();
@@ -62,10 +62,10 @@ fn reservations<W: Watch>(world: &World<W>) -> Vec<Reservation> {
     world.cluster().reservations().map(|found| render(found)).collect()
 }
 
-/// `squeue`.
+/// Runs `squeue`.
 ///
 /// # Errors
-/// Options that it does not have.
+/// Unknown options.
 pub(super) fn squeue<W: Watch>(world: &World<W>, words: &[String]) -> Result<String, String> {
     let told = |error: anyhow::Error| error.to_string();
     match squeue::Query::read(&numbered(world, words), &|_| None).map_err(told)? {
@@ -99,10 +99,10 @@ pub(super) fn numbered<W: Watch>(world: &World<W>, words: &[String]) -> Vec<Stri
     words.collect()
 }
 
-/// `sinfo`.
+/// Runs `sinfo`.
 ///
 /// # Errors
-/// Options that it does not have, a topology that there is not.
+/// Unknown options, or an unknown topology.
 pub(super) fn sinfo<W: Watch>(world: &World<W>, words: &[String]) -> Result<String, String> {
     let told = |error: anyhow::Error| error.to_string();
     let query = match sinfo::Query::read(words, &|_| None).map_err(told)? {
@@ -122,14 +122,14 @@ pub(super) fn sinfo<W: Watch>(world: &World<W>, words: &[String]) -> Result<Stri
     query.text(partitions(world), nodes(world), wanted.as_ref(), &show(world)).map_err(told)
 }
 
-/// Records with all that is known of them.
+/// Settings that print records with all information.
 const ALL: Settings =
     Settings { all: true, own: true, verbose: false, oneline: false, details: false, wish: None };
 
-/// `scontrol show`, with the words behind that.
+/// Runs `scontrol show` with the words after it.
 ///
 /// # Errors
-/// Something that is not there.
+/// An unknown entity.
 pub(super) fn scontrol<W: Watch>(world: &World<W>, words: &[String]) -> Result<Ran, String> {
     let (what, names) = words.split_first().map_or(("", words), |(what, names)| (what.as_str(), names));
     if names.len() > 1 && what != "topology" {
@@ -173,7 +173,8 @@ pub(super) fn scontrol<W: Watch>(world: &World<W>, words: &[String]) -> Result<R
     }
 }
 
-/// The jobs of a list of their names or numbers, all where it is empty, and what there is to say of those that are not.
+/// Returns the jobs of a list of names or numbers, or all jobs for an empty list, and complaints about
+/// unknown ones.
 fn named_jobs<W: Watch>(world: &World<W>, names: &str) -> Result<(Vec<Job>, Vec<String>), String> {
     let mut found = jobs(world);
     if names.is_empty() {
@@ -187,7 +188,7 @@ fn named_jobs<W: Watch>(world: &World<W>, names: &str) -> Result<(Vec<Job>, Vec<
     Ok((found, unknown))
 }
 
-/// What is there, printed, and complaints of what is not.
+/// Returns the printed records, and complaints about unknown ones.
 fn ran<T>(found: &[T], unknown: &[String], print: impl FnOnce(&[T]) -> String) -> Ran {
     Ran {
         status: u8::from(!unknown.is_empty()),
@@ -196,7 +197,7 @@ fn ran<T>(found: &[T], unknown: &[String], print: impl FnOnce(&[T]) -> String) -
     }
 }
 
-/// Topologies, with the domains that a request selects.
+/// Returns topologies with the domains that a request selects.
 fn topologies(cluster: &Cluster, request: &ListTopologyRequest) -> Result<Vec<Topology>, String> {
     let nodes: HostList = match request.nodes.as_str() {
         "" => HostList::new(),
@@ -212,7 +213,7 @@ fn topologies(cluster: &Cluster, request: &ListTopologyRequest) -> Result<Vec<To
         .collect())
 }
 
-/// The domains of a fabric that a request selects.
+/// Returns the domains of a fabric that a request selects.
 fn domains(
     cluster: &Cluster,
     fabric: &Fabric,

@@ -1,4 +1,4 @@
-//! The summary: one JSON object for programs, a few lines for people.
+//! Summary of a simulation: a JSON object for programs, or a few lines for people.
 
 use std::fmt::Write;
 use std::fs;
@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use spur_core::sim::{LayerSpans, Spread, Summary};
 
-/// What the simulation itself cost: the only part of a summary that differs from run to run.
+/// Cost of the simulation itself, the only part of a summary that differs between runs.
 #[derive(Clone, Debug)]
 pub(super) struct Cost {
     pub(super) passes: usize,
-    /// Microseconds of each pass that looked at a queue.
+    /// Duration in microseconds of each pass that examined a queue.
     pub(super) pass_us: Spread,
     pub(super) wall: Duration,
-    /// The most memory the process has had; 0 where the system does not tell.
+    /// Maximum memory of the process in bytes; 0 if unknown.
     pub(super) peak_rss_bytes: u64,
 }
 
-/// The most memory this process has had so far.
+/// Returns the maximum memory of this process so far, in bytes.
 pub(super) fn peak_rss_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -25,7 +25,7 @@ pub(super) fn peak_rss_bytes() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// One JSON object. Means and ratios have six decimals, whatever they are.
+/// Returns a JSON object, in which means and ratios have six decimals.
 pub(super) fn json(summary: &Summary, skipped: Option<u64>, cost: &Cost) -> String {
     let mut out = format!(
         "{{\"jobs\":{},\"started\":{},\"rejected\":{}",
@@ -70,7 +70,7 @@ pub(super) fn json(summary: &Summary, skipped: Option<u64>, cost: &Cost) -> Stri
     out
 }
 
-/// A few lines.
+/// Returns a few lines of text.
 pub(super) fn text(summary: &Summary, skipped: Option<u64>, cost: &Cost) -> String {
     let mut out = String::new();
     let (wait, slow) = (&summary.wait, &summary.slowdown);

@@ -1,7 +1,7 @@
-//! The Standard Workload Format of the Parallel Workloads Archive: one job a line, eighteen numbers.
+//! The Standard Workload Format of the Parallel Workloads Archive: one job per line, with eighteen numbers.
 //!
-//! Read are the job's number, its submit time, run time, processors (those requested, or those allocated where none
-//! were), requested time and user.
+//! The reader uses the job's number, submit time, run time, processors, requested time and user. Processors
+//! are those requested, or those allocated if none were requested.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const REQUESTED_TIME: usize = 8;
 const USER: usize = 11;
 const FIELDS: usize = 18;
 
-/// The number of processors that the head of a trace names.
+/// Returns the number of processors in the header of a trace.
 pub(super) fn machine_size(text: &str) -> Option<u32> {
     let named = |key: &str| {
         let lines = text.lines().map_while(|line| line.trim_start().strip_prefix(';'));
@@ -28,10 +28,10 @@ pub(super) fn machine_size(text: &str) -> Option<u32> {
     named("MaxProcs:").or_else(|| named("MaxNodes:"))
 }
 
-/// Reads a trace. Jobs without processors or run time are left out and counted.
+/// Reads a trace. Jobs without processors or run time are skipped and counted.
 ///
 /// # Errors
-/// The first line that is none of a trace.
+/// The first line that does not belong to a trace.
 pub(super) fn read(text: &str, source: &str, machine: Machine) -> Result<Workload, Failure> {
     let mut workload = Workload { source: source.to_owned(), ..Workload::default() };
     let mut users = Users::default();
@@ -68,7 +68,7 @@ pub(super) fn read(text: &str, source: &str, machine: Machine) -> Result<Workloa
     Ok(workload)
 }
 
-/// The numbers of one line. Some traces have fractions, which are cut off.
+/// Parses the numbers of one line. Fractions, which some traces have, are truncated.
 fn numbers(line: &str) -> Result<[i64; FIELDS], String> {
     let mut numbers = [-1; FIELDS];
     let mut count = 0;
@@ -83,7 +83,7 @@ fn numbers(line: &str) -> Result<[i64; FIELDS], String> {
     Ok(numbers)
 }
 
-/// A number with a fraction, which is cut off.
+/// Parses a number with a fraction, which is truncated.
 fn without_fraction(word: &str) -> Option<i64> {
     let (whole, fraction) = word.split_once('.')?;
     let is_number = !fraction.is_empty() && fraction.bytes().all(|digit| digit.is_ascii_digit());

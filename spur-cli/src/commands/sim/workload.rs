@@ -1,4 +1,4 @@
-//! Our own workload format: one JSON object a line.
+//! Spur's workload format: one JSON object per line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,9 +16,9 @@ use super::input;
 use crate::error::Failure;
 use crate::options::submission::Submission;
 
-/// The user of jobs that name none.
+/// Default user of jobs.
 const NOBODY: &str = "user";
-/// The last second of the year 9999, counted from 1970: later times cannot be shown as dates.
+/// Last second of the year 9999, in seconds since 1970. Later times cannot be printed as dates.
 pub(super) const LAST: u64 = 253_402_300_799;
 
 #[derive(Deserialize)]
@@ -62,7 +62,7 @@ enum State {
 /// Reads a workload. Paths in it are relative to `directory`.
 ///
 /// # Errors
-/// The first line that is not understood, with its file, its number and the job's name.
+/// The first invalid line, with its file, its number and the job's name.
 pub(super) fn read(
     text: &str,
     source: &str,
@@ -110,7 +110,7 @@ pub(super) fn read(
     Ok(Workload { source: source.to_owned(), deeds, skipped: None })
 }
 
-/// What is wrong with a line, without the line number that the parser counts by itself.
+/// Returns the problem of a line, without the parser's own line number.
 fn json_problem(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
@@ -125,18 +125,18 @@ struct Reader<'a> {
     overrides: &'a Overrides,
     users: Users,
     ids: BTreeSet<Arc<str>>,
-    /// The jobs that are arrays, with their indices.
+    /// Jobs that are arrays, with their indices.
     arrays: BTreeMap<Arc<str>, ArraySpec>,
 }
 
 impl Reader<'_> {
-    /// Whether a job, or the array that it is a task of, is in the workload.
+    /// True if the workload has the job, or the array or het job that contains it.
     fn knows(&self, job: &str) -> bool {
         self.ids.contains(job)
             || job.rsplit_once(['_', '+']).is_some_and(|(whole, _)| self.ids.contains(whole))
     }
 
-    /// The array of which a task has this name.
+    /// Returns the array that has a task of this name.
     fn array_of_task<'a>(&self, name: &'a str) -> Option<&'a str> {
         let (array, task) = name.rsplit_once('_')?;
         let spec = self.arrays.get(array)?;

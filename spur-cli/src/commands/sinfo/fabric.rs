@@ -1,4 +1,4 @@
-//! `sinfo --topology`: how much is free in each domain, and how fragmented each layer is.
+//! The option `sinfo --topology`: free nodes in each domain, and fragmentation of each layer.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,15 +10,15 @@ use spur_proto::v1::{Domain, Topology};
 use crate::format::json::{self, Wish};
 use crate::format::table::fit;
 
-/// What is free of one layer.
+/// Free resources of one layer.
 #[derive(Debug, PartialEq, Serialize)]
 struct Layer<'a> {
     name: &'a str,
     domains: usize,
-    /// How many of them are free as a whole.
+    /// Number of domains that are entirely free.
     whole: usize,
     free_nodes: u32,
-    /// The share of the free nodes that no request for whole domains can use, 0 to 1; 0 where none is free.
+    /// Share of the free nodes, from 0 to 1, that no request for whole domains can use; 0 without free nodes.
     fragmentation: f64,
 }
 
@@ -26,12 +26,12 @@ struct Layer<'a> {
 struct Document<'a> {
     #[serde(flatten)]
     topology: &'a Topology,
-    /// By the path of the domain: the largest domain within that is free as a whole.
+    /// Largest entirely free domain within each domain, by path.
     largest_free: BTreeMap<&'a str, Option<&'a str>>,
     fragmentation: Vec<Layer<'a>>,
 }
 
-/// The domains from the top layer down, and the layers.
+/// Returns the domains from the top layer down, and the layers.
 pub(super) fn text(topology: &Topology, wish: Option<Wish>, with_header: bool) -> String {
     let largest = largest_free(topology);
     let layers = layers(topology);
@@ -93,7 +93,8 @@ pub(super) fn text(topology: &Topology, wish: Option<Wish>, with_header: bool) -
     out
 }
 
-/// Which positions of the fabric a domain covers: first and count. Domains without nodes cover none.
+/// Returns the range of positions in the fabric that each domain covers, as first position and count; `None`
+/// for domains without nodes.
 fn ranges(topology: &Topology) -> Vec<Option<(usize, usize)>> {
     let expand = |domain: &Domain| domain.nodes.parse::<HostList>().unwrap_or_default();
     let mut positions: BTreeMap<String, usize> = BTreeMap::new();
@@ -111,8 +112,8 @@ fn ranges(topology: &Topology) -> Vec<Option<(usize, usize)>> {
     topology.domains.iter().map(range).collect()
 }
 
-/// For each domain the index of the largest domain within it, itself included, of which all nodes are free; the
-/// first in fabric order among equals.
+/// Returns for each domain the index of the largest entirely free domain within it, possibly itself. The
+/// first in fabric order wins a tie.
 fn largest_free(topology: &Topology) -> Vec<Option<usize>> {
     let ranges = ranges(topology);
     let whole = |domain: &Domain| domain.total_nodes > 0 && domain.free_nodes == domain.total_nodes;
@@ -170,7 +171,7 @@ mod tests {
         }
     }
 
-    /// Leaves of four under one spine: one whole, one half busy, one empty of nodes.
+    /// Leaves of four nodes under one spine: one entirely free, one half busy, and one without nodes.
     fn fabric() -> Topology {
         Topology {
             name: "default".into(),

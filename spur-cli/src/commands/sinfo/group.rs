@@ -1,4 +1,4 @@
-//! Which nodes share a line of `sinfo`: those of which all printed columns say the same.
+//! Grouping of nodes into lines of `sinfo`: all printed columns are equal for the nodes of a line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -9,9 +9,9 @@ use spur_proto::v1::{Node, Partition};
 use crate::format::fields::node::{Groups, Row, groups};
 use crate::format::{Column, Format, Show};
 
-/// The lines, in the order of the partitions and in each of their first nodes. Partitions without nodes have a line
-/// of their own unless another line already stands for them. `exact` also tells apart what would be shown as
-/// `2+`; `single` gives every node of every partition a line.
+/// Returns the lines in the order of the partitions, and within each of their first nodes. A partition
+/// without nodes gets its own line unless another line represents it. `exact` separates values that are
+/// otherwise printed as `2+`; `single` prints a line for every node of every partition.
 pub(super) fn rows(
     partitions: &[Rc<Partition>],
     nodes: &[Rc<Node>],
@@ -56,7 +56,7 @@ pub(super) fn rows(
         }
     }
     for (key, row) in empty {
-        // What says nothing of partitions has nothing to say of those without nodes.
+        // Without columns of partitions, a partition without nodes has nothing to print.
         if !of_partition.is_empty() && shown.insert(key) {
             rows.push(row);
         }
@@ -68,7 +68,7 @@ pub(super) fn rows(
     rows
 }
 
-/// The nodes of each partition.
+/// Returns the nodes of each partition.
 fn members(nodes: &[Rc<Node>]) -> BTreeMap<&str, Vec<Rc<Node>>> {
     let mut members: BTreeMap<&str, Vec<Rc<Node>>> = BTreeMap::new();
     for node in nodes {

@@ -1,4 +1,5 @@
-//! `sinfo`: partitions and nodes, and with `--topology` what is free in each domain of the fabric.
+//! The command `sinfo`: lists partitions and nodes, and with `--topology` the free nodes in each domain of
+//! the fabric.
 
 mod fabric;
 mod group;
@@ -22,10 +23,10 @@ use crate::format::{Columns, Format, Show, Sort, table, value};
 use crate::options::{CommandLine, Opt, Settled};
 use crate::session::Session;
 
-/// Columns of names are at least this wide.
+/// Minimum width of columns of names.
 const NAME_WIDTH: usize = 9;
 
-/// The states that `-t` takes, in both of their names.
+/// States of the option `-t`, with both of their names.
 const STATES: [&str; 40] = [
     "alloc",
     "allocated",
@@ -69,18 +70,18 @@ const STATES: [&str; 40] = [
     "unknown",
 ];
 
-/// What the options say.
+/// Values of the options.
 #[derive(Default)]
 pub struct Query {
     columns: Option<Columns>,
     sort: Option<String>,
     partitions: Vec<String>,
     nodes: Option<String>,
-    /// Any of these combinations of states.
+    /// Alternative combinations of states.
     states: Vec<Vec<Wanted>>,
-    /// The same as it was written.
+    /// States as given.
     written_states: String,
-    /// `--helpstate`: only the names of states.
+    /// `--helpstate`: true to print only the names of states.
     help_states: bool,
     dead: bool,
     responding: bool,
@@ -104,7 +105,7 @@ impl Listing for Query {
     }
 }
 
-/// How it is called.
+/// Command line of `sinfo`.
 pub const LINE: CommandLine<Query> = CommandLine {
     name: "sinfo",
     synopsis: "[OPTIONS]",
@@ -148,7 +149,7 @@ const OPTIONS: &[QueryOpt] = &[
     listing::federation(&["SINFO_FEDERATION"]),
     listing::hide(),
     listing::local(&["SINFO_LOCAL"]),
-    // They always are.
+    // Memory is in megabytes in any case.
     QueryOpt::flag("noconvert", None, "amounts of memory in megabytes", |_, _| Ok(())),
     listing::verbose(),
     listing::json(),
@@ -214,14 +215,14 @@ const OPTIONS: &[QueryOpt] = &[
     .optional(),
 ];
 
-/// A state that a node has to be in, or must not be in.
+/// A state that a node must have or must not have.
 struct Wanted {
     state: String,
     holds: bool,
 }
 
-/// Reads `idle,drain&~no_respond`: `,` and `|` stand between alternatives, `&` and `+` between states that hold together,
-/// `~` and `!` before a state that does not hold.
+/// Parses `idle,drain&~no_respond`. `,` and `|` separate alternatives, `&` and `+` join states, and `~` and
+/// `!` negate a state.
 fn states(text: &str) -> Result<Vec<Vec<Wanted>>, String> {
     let alternatives = query::list(&text.replace('|', ","));
     if alternatives.iter().any(|word| word.eq_ignore_ascii_case("all")) {
@@ -243,13 +244,13 @@ fn states(text: &str) -> Result<Vec<Vec<Wanted>>, String> {
     alternatives.iter().map(all_of).collect()
 }
 
-/// States that hold beside what a node does.
+/// States that hide the state by allocation.
 const BESIDE: [&str; 2] = ["drained", "drain"];
 
-/// Whether a node is in a state as `-t` names it.
+/// True if a node is in a state of the option `-t`.
 fn is_in(node: &Node, state: &str) -> bool {
     match state {
-        // What it would be if nothing held beside it counts as well: `idle&drain`.
+        // The state by allocation also counts: `idle&drain`.
         "idle" => node.state == "idle" || (BESIDE.contains(&node.state.as_str()) && in_use(node) == "IDLE"),
         "no_respond" => node.not_responding,
         "power_down" | "powered_down" | "powering_down" | "powering_up" => {
@@ -258,7 +259,7 @@ fn is_in(node: &Node, state: &str) -> bool {
         "boot" | "reboot" | "reboot_requested" => node.power == "REBOOT_REQUESTED",
         "boot^" | "reboot^" | "reboot_issued" => node.power == "REBOOT_ISSUED",
         "drain" => node.state.starts_with("drain"),
-        // Slurm counts all that run something as this, also in part, or while they are drained.
+        // As with Slurm, this includes partly allocated and draining nodes.
         "alloc" | "allocated" => matches!(node.state.as_str(), "allocated" | "mixed" | "draining"),
         "comp" => node.state == "completing",
         "mix" | "mixed" => node.state == "mixed",
@@ -276,10 +277,10 @@ fn is_in(node: &Node, state: &str) -> bool {
 }
 
 impl Query {
-    /// Reads the words behind `sinfo` and the environment.
+    /// Parses the words after `sinfo` and the environment.
     ///
     /// # Errors
-    /// An option that cannot be honoured.
+    /// An invalid option.
     pub fn read(words: &[String], env: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Asked<Query>> {
         let mut query = Query::default();
         let operands = match LINE.settle(words, env, &mut query)? {
@@ -299,17 +300,17 @@ impl Query {
         Ok(Asked::Run(query))
     }
 
-    /// The name of the topology to show instead of nodes; empty for the default one.
+    /// Returns the name of the topology to print instead of nodes; empty for the default one.
     pub fn topology(&self) -> Option<&str> {
         self.topology.as_deref()
     }
 
-    /// Whether reservations are shown instead of nodes.
+    /// True if reservations are printed instead of nodes.
     pub fn shows_reservations(&self) -> bool {
         self.reservations
     }
 
-    /// The text for reservations.
+    /// Returns the text for reservations.
     pub fn reservations_text(&self, reservations: &[Reservation], show: &Show) -> String {
         match self.common.wish {
             Some(wish) => wish.listing(
@@ -322,20 +323,20 @@ impl Query {
         }
     }
 
-    /// The nodes that `-n` names.
+    /// Returns the nodes given by `-n`.
     pub fn nodes(&self) -> Option<&str> {
         self.nodes.as_deref()
     }
 
-    /// The text for a topology.
+    /// Returns the text for a topology.
     pub fn topology_text(&self, topology: &Topology) -> String {
         fabric::text(topology, self.common.wish, !self.no_header)
     }
 
-    /// The text for these partitions and nodes; `wanted` are the nodes that `-n` names.
+    /// Returns the text for these partitions and nodes; `wanted` are the nodes given by `-n`.
     ///
     /// # Errors
-    /// A format or an order that names a field that is not there.
+    /// A format or an order with an unknown field.
     pub fn text(
         &self,
         partitions: Vec<Partition>,
@@ -447,7 +448,7 @@ impl Query {
             None => None,
         };
         let connection = session.connection()?;
-        // A partition that is named is meant even if it is hidden.
+        // A named partition is printed even if it is hidden.
         let only_visible = !self.common.all && self.partitions.is_empty();
         let partitions = query::partitions(connection, only_visible).await?;
         let nodes = query::nodes(connection, "").await?;
@@ -514,7 +515,7 @@ impl Query {
 /// Runs `sinfo`.
 ///
 /// # Errors
-/// An option that cannot be honoured, a controller that does not answer.
+/// An invalid option, or no answer.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     session.asks("slurm_load_partitions");
     let query = match Query::read(&words, &|name| session.env(name))? {

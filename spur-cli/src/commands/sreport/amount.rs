@@ -1,11 +1,11 @@
-//! Amounts of resources times seconds, and how `sreport` writes them.
+//! Amounts of resources multiplied by seconds, and their formats in `sreport`.
 
 use spur_core::text::tres::{Tres, TresKind};
 use spur_proto::v1::{AccountingRow, Node};
 
 use crate::format::fields::node::effective_cpus;
 
-/// The unit of amounts, and whether their share of the total stands beside them.
+/// Unit of amounts, optionally with their share of the total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Unit {
     Seconds,
@@ -19,7 +19,8 @@ pub(super) enum Unit {
 }
 
 impl Unit {
-    /// The unit that Slurm means by a word: its beginning of two letters, or of four behind which `per` begins.
+    /// Returns the unit that a word selects by its beginning, as in Slurm: two letters, or a unit followed by
+    /// `per`.
     pub(super) fn named(word: &str) -> Option<Unit> {
         let word = word.to_ascii_lowercase();
         let begins = |start: &str| word.starts_with(start);
@@ -37,7 +38,7 @@ impl Unit {
         .map(|(_, unit)| unit)
     }
 
-    /// The unit behind the name of what is counted, as it stands above a report.
+    /// Returns the unit with the name of the resource, for the heading of a report.
     pub(super) fn heading(self, counted: &str) -> String {
         match self {
             Unit::Seconds => format!("{counted}Seconds"),
@@ -50,12 +51,12 @@ impl Unit {
         }
     }
 
-    /// Whether the share of the total stands beside amounts.
+    /// True if amounts have their share of the total beside them.
     pub(super) fn has_share(self) -> bool {
         matches!(self, Unit::SecondsPercent | Unit::MinutesPercent | Unit::HoursPercent)
     }
 
-    /// An amount in seconds out of a total, rounded down.
+    /// Formats an amount in seconds out of a total, rounded down.
     pub(super) fn text(self, seconds: u128, total: u128) -> String {
         match self {
             Unit::Seconds => seconds.to_string(),
@@ -69,13 +70,13 @@ impl Unit {
     }
 }
 
-/// A share in percent with two decimals, rounded; zero where there is no total.
+/// Formats a share in percent, rounded to two decimals; 0 without a total.
 pub(super) fn share(part: u128, total: u128) -> String {
     let hundredths = (part * 20_000 + total).checked_div(total * 2).unwrap_or(0);
     format!("{}.{:02}%", hundredths / 100, hundredths % 100)
 }
 
-/// The count of a resource that a job held.
+/// Returns the amount of a resource that a job held.
 pub(super) fn held(row: &AccountingRow, kind: &TresKind) -> u64 {
     match kind {
         TresKind::Cpu => u64::from(row.alloc_cpus),
@@ -83,7 +84,7 @@ pub(super) fn held(row: &AccountingRow, kind: &TresKind) -> u64 {
     }
 }
 
-/// The resources of nodes; what they are billed at most is one for each CPU.
+/// Returns the total of the resources that nodes are configured with, including the nodes themselves.
 pub(super) fn all(nodes: &[Node]) -> Tres {
     let mut all = Tres::default();
     for node in nodes {

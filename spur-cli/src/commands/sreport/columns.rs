@@ -1,10 +1,10 @@
-//! The rows of reports and their columns.
+//! Rows of reports and their columns.
 
 use super::amount::Unit;
 use crate::format::Show;
 use crate::format::report::Column;
 
-/// The usage of a user in an account, in seconds of one resource; without a user that of the account.
+/// Usage of a user in an account, in seconds of one resource; without a user, usage of the account.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Used {
     pub(super) cluster: String,
@@ -13,12 +13,12 @@ pub(super) struct Used {
     pub(super) proper: String,
     pub(super) tres: String,
     pub(super) seconds: u128,
-    /// The same as it is shown, and energy, of which nothing is known.
+    /// Printed amount, and energy, which is never known.
     pub(super) shown: String,
     pub(super) energy: String,
 }
 
-/// One resource of the cluster, as it is shown.
+/// Utilization of one resource of the cluster, as printed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Utilization {
     pub(super) cluster: String,
@@ -29,7 +29,7 @@ pub(super) struct Utilization {
     pub(super) reported: String,
 }
 
-/// One resource of a reservation, as it is shown.
+/// Utilization of one resource of a reservation, as printed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reserved {
     pub(super) cluster: String,
@@ -41,12 +41,12 @@ pub(super) struct Reserved {
     pub(super) idle: String,
 }
 
-/// A column of amounts: wider where shares stand beside them.
+/// Defines a column of amounts.
 const fn amounts<R>(name: &'static str, header: &'static str, text: fn(&R, &Show) -> String) -> Column<R> {
     Column { name, header, width: AMOUNT, text }
 }
 
-/// The width of a column of amounts, and of one with shares.
+/// Width of a column of amounts, without and with shares.
 const AMOUNT: isize = 8;
 const WITH_SHARE: isize = 17;
 
@@ -82,7 +82,7 @@ pub(super) const RESERVED: [Column<Reserved>; 7] = [
     Column { name: "Idle", header: "Idle", width: 20, text: |row, _| row.idle.clone() },
 ];
 
-/// The same columns with room for shares.
+/// Returns the columns with enough width for shares.
 pub(super) fn widened<R>(columns: &[Column<R>], unit: Unit) -> Vec<Column<R>> {
     let width = |width: isize| match width {
         AMOUNT if unit.has_share() => WITH_SHARE,

@@ -1,4 +1,4 @@
-//! `sreport`: what of the cluster was used, by accounts and users, worked out from the jobs in accounting.
+//! The command `sreport`: reports usage by cluster, account and user, computed from the jobs in accounting.
 
 mod amount;
 mod columns;
@@ -31,15 +31,15 @@ use crate::options::{CommandLine, Opt};
 use crate::session::Session;
 use crate::zone;
 
-/// Usage is counted in whole hours, as Slurm's database sums it up.
+/// Seconds in an hour, the resolution of periods in Slurm's database.
 const HOUR: i64 = 3600;
 const RULE: &str = "--------------------------------------------------------------------------------";
 
-/// What the options say.
+/// Values of the options.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     unit: Unit,
-    /// `-T`; none: CPUs alone.
+    /// `-T`: names of resources; empty for CPUs alone.
     tres: Vec<String>,
     no_header: bool,
     parsable: Option<bool>,
@@ -88,7 +88,7 @@ const OPTIONS: &[SettingsOpt] = &[
         .without_effect("there is nothing more to say"),
 ];
 
-/// How it is called.
+/// Command line of `sreport`.
 pub const LINE: CommandLine<Settings> = CommandLine {
     name: "sreport",
     synopsis: "[OPTIONS] cluster|user|job|reservation REPORT [Start=TIME] [End=TIME] [Format=FIELDS]",
@@ -101,7 +101,7 @@ pub const LINE: CommandLine<Settings> = CommandLine {
     permute: true,
 };
 
-/// The reports there are.
+/// Kinds of reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Utilization,
@@ -115,7 +115,7 @@ enum Kind {
 /// Reports by name.
 type Reports = &'static [(&'static str, Kind)];
 
-/// The reports by what they are of, with the names that an error lists.
+/// Reports by subject, with the names that errors list.
 const KINDS: [(&str, Reports); 4] = [
     (
         "cluster",
@@ -137,7 +137,7 @@ const KINDS: [(&str, Reports); 4] = [
     ("reservation", &[("Utilization", Kind::Reservations)]),
 ];
 
-/// The reports of a kind of thing, which may be cut, with its whole name.
+/// Returns the full name of a subject that `of` abbreviates, and its reports.
 fn reports_of(of: &str) -> Result<(&'static str, Reports), Bare> {
     let begins = |kind: &str| of.len() >= 2 && kind.starts_with(&of.to_ascii_lowercase());
     let found = KINDS.iter().find(|(kind, _)| begins(kind));
@@ -168,7 +168,7 @@ impl Kind {
         }
     }
 
-    /// The columns; `named` where resources are named.
+    /// Returns the columns; `named` selects those with the names of resources.
     fn shown(self, named: bool) -> &'static str {
         match (self, named) {
             (Kind::Utilization, false) => "cluster,allocated,down,planneddown,idle,reserved,reported",
@@ -182,7 +182,7 @@ impl Kind {
     }
 }
 
-/// What stands behind the report: its window, and what it is about.
+/// Conditions after the report: its period and its selection.
 #[derive(Debug, Default)]
 struct Conditions {
     start: Option<When>,
@@ -192,7 +192,7 @@ struct Conditions {
     accounts: Vec<String>,
     names: Vec<String>,
     top: Option<usize>,
-    /// Where groups of sizes begin.
+    /// Lower bounds of the groups of sizes, ascending.
     grouping: Vec<u64>,
     tree: bool,
     flat: bool,
@@ -229,7 +229,7 @@ fn conditions(words: &[String]) -> Result<Conditions, Failure> {
     Ok(found)
 }
 
-/// `Grouping=`: the sizes at which groups begin, rising.
+/// Parses `Grouping=`: ascending lower bounds of groups.
 fn grouping(text: &str) -> Result<Vec<u64>, String> {
     let sizes: Option<Vec<u64>> = query::list(text).iter().map(|size| size.parse().ok()).collect();
     sizes
@@ -238,8 +238,8 @@ fn grouping(text: &str) -> Result<Vec<u64>, String> {
 }
 
 impl Conditions {
-    /// From when until when, in whole hours: by default yesterday. As in Slurm, both are rounded to the nearest hour, and
-    /// a window that would be empty lasts an hour.
+    /// Returns the period in whole hours, by default yesterday. As in Slurm, both ends are rounded to the
+    /// nearest hour, and an empty period is extended to an hour.
     fn window(&self, zone: &TimeZone, now: i64) -> anyhow::Result<(i64, i64)> {
         let at = Timestamp::from_second(now)?;
         let point = |when: Option<&When>, otherwise: &str| -> anyhow::Result<i64> {
@@ -264,7 +264,7 @@ impl Conditions {
 /// Runs `sreport`.
 ///
 /// # Errors
-/// A report that there is not, a time that cannot be read, a controller that does not answer.
+/// An unknown report, an invalid time, or no answer.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let mut settings = Settings::default();
     let Some(operands) = called::operands(session, &LINE, &words, &mut settings)? else {
@@ -303,7 +303,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
 }
 
 impl Settings {
-    /// The resources that are reported of.
+    /// Returns the resources in the report.
     fn kinds(&self, all: &Tres) -> Result<Vec<TresKind>, Bare> {
         if self.tres.is_empty() {
             return Ok(vec![TresKind::Cpu]);
@@ -333,7 +333,7 @@ struct AccountNode {
     depth: usize,
 }
 
-/// The accounts of the policy tree, each after the one above it.
+/// Returns the accounts of the policy tree, each after its parent.
 async fn accounts(session: &mut Session) -> anyhow::Result<Vec<AccountNode>> {
     let request = ListAccountsRequest { entity: "association".to_owned(), ..ListAccountsRequest::default() };
     let call = async |mut controller: Controller, request| controller.list_accounts(request).await;
@@ -347,7 +347,7 @@ async fn accounts(session: &mut Session) -> anyhow::Result<Vec<AccountNode>> {
     Ok(rows.collect())
 }
 
-/// The jobs that ran in the window; where they are `sized`, accounts stand for those below them as well.
+/// Returns the jobs that ran in the period. With `sized`, an account also selects those below it.
 async fn rows(
     session: &mut Session,
     asked: &Conditions,
@@ -376,12 +376,12 @@ async fn rows(
     Ok(rows)
 }
 
-/// What a report is made from.
+/// Data of a report.
 struct Facts {
     cluster: String,
-    /// The resources of the cluster.
+    /// Resources of the cluster.
     all: Tres,
-    /// Those that are reported of.
+    /// Resources in the report.
     tres: Vec<TresKind>,
     accounts: Vec<AccountNode>,
     window: (i64, i64),
@@ -389,7 +389,7 @@ struct Facts {
     show: Show,
 }
 
-/// The lines above a report.
+/// Returns the heading of a report.
 fn heading(title: &str, facts: &Facts, with_span: bool, counted: &str) -> String {
     let (start, end) = facts.window;
     let at = |at| time(Some(at), "", &facts.show);
@@ -447,8 +447,8 @@ impl Facts {
         Ok(heading(kind.title(), self, with_span, &counted) + &body)
     }
 
-    /// The account that each account counts for in reports of sizes: the nearest above that is named, or `root`; with
-    /// `AcctAsParent` the one right below that.
+    /// Returns for each account the account whose line includes it in reports of sizes. This is the nearest
+    /// named ancestor or `root`; with `AcctAsParent` it is the account directly below that.
     fn tops(&self, asked: &Conditions) -> BTreeMap<String, String> {
         let is_named = |name: &str| match asked.accounts.as_slice() {
             [] => name == "root",
@@ -463,14 +463,14 @@ impl Facts {
         tops
     }
 
-    /// Seconds of a job in the window, those left out in which it was suspended.
+    /// Returns the seconds of a job in the period, without suspensions.
     fn span(&self, row: &AccountingRow) -> u64 {
         let (start, end) = self.window;
         let Some(from) = row.start_time else { return 0 };
         let until = row.end_time.unwrap_or(self.now);
         let whole = u64::try_from(until - from).unwrap_or(0);
         let span = u64::try_from(until.min(end) - from.max(start)).unwrap_or(0);
-        // Where a job was suspended is not known; what is known is spread over the whole of it.
+        // The times of suspensions are unknown, so their sum is spread evenly over the run.
         let idle = u128::from(row.suspended_secs.min(whole)) * u128::from(span);
         span - u64::try_from(idle.checked_div(u128::from(whole)).unwrap_or(0)).unwrap_or(0)
     }
@@ -479,7 +479,7 @@ impl Facts {
         u128::from(self.span(row)) * u128::from(held(row, kind))
     }
 
-    /// What there was of a resource in the window.
+    /// Returns the capacity of a resource in the period, in seconds.
     fn total(&self, kind: &TresKind) -> u128 {
         let (start, end) = self.window;
         u128::from(self.all.get(kind)) * u128::try_from(end - start).unwrap_or(0)
@@ -501,7 +501,7 @@ impl Facts {
         self.tres.iter().map(one).collect()
     }
 
-    /// The resources of reservations that there are, as far as they are in the window.
+    /// Returns the resources of existing reservations within the period.
     fn reserved(
         &self,
         settings: &Settings,
@@ -540,7 +540,7 @@ impl Facts {
         all
     }
 
-    /// An account and those above it, as far as they are in the tree.
+    /// Returns an account and its ancestors in the tree.
     fn chain<'a>(&'a self, account: &'a str) -> Vec<&'a str> {
         let mut chain = vec![account];
         let mut next = account;
@@ -585,7 +585,7 @@ impl Facts {
         all
     }
 
-    /// Sorts rows: accounts as they are in the tree, then others by name; resources in their order.
+    /// Sorts rows: accounts in the order of the tree, then others by name; resources in their order.
     fn sort(&self, kind: Kind, asked: &Conditions, all: &mut Vec<Used>) {
         let place = |account: &str| {
             let found = self.accounts.iter().position(|node| node.name == account);
@@ -603,7 +603,7 @@ impl Facts {
                 }
             }
             Kind::TopUsage => {
-                // The first resource decides who is on top.
+                // The first resource determines the order.
                 let first = self.tres.first().map(ToString::to_string).unwrap_or_default();
                 let mut top: Vec<(u128, String, String)> = all
                     .iter()
@@ -623,7 +623,7 @@ impl Facts {
     }
 }
 
-/// The name behind a login, as this host knows it.
+/// Returns the full name of a user, as this host knows it.
 fn proper(login: &str) -> String {
     let found = User::from_name(login).ok().flatten().filter(|_| !login.is_empty());
     let gecos = found.map(|user| user.gecos.to_string_lossy().into_owned()).unwrap_or_default();
@@ -646,7 +646,7 @@ mod tests {
         }
     }
 
-    /// Four CPUs for two hours, from 0.
+    /// Four CPUs for two hours, from time 0.
     fn facts() -> Facts {
         let node = |name: &str, parent: &str, depth| AccountNode {
             name: name.to_owned(),
@@ -749,7 +749,7 @@ mod tests {
         };
         assert_eq!(window("").unwrap(), (midnight - 24 * HOUR, midnight));
         assert_eq!(window("start=2026-11-20 end=now").unwrap(), (midnight, midnight + 12 * HOUR));
-        // 12:11 is nearer to 12:00; a window that would be empty lasts an hour.
+        // 12:11 is rounded to 12:00, and an empty period is extended to an hour.
         assert_eq!(window("start=now end=now").unwrap(), (midnight + 12 * HOUR, midnight + 13 * HOUR));
     }
 }

@@ -1,4 +1,4 @@
-//! Reports of jobs by their size.
+//! Reports of jobs by size.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,13 +9,13 @@ use super::amount::share;
 use super::{Facts, Settings, heading};
 use crate::format::report::Layout;
 
-/// The sizes that Slurm begins groups at.
+/// Slurm's default lower bounds of groups.
 pub(super) const GROUPS: [u64; 4] = [50, 250, 500, 1000];
 
-/// What jobs are grouped by before their size.
+/// Grouping of jobs before their size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
-    /// The account that the job's account counts for.
+    /// The account whose line includes the job's account.
     Account,
     /// The workload characterization key.
     WcKey,
@@ -26,17 +26,17 @@ pub(super) enum By {
 /// A report of sizes.
 pub(super) struct Sizes<'a> {
     pub(super) by: By,
-    /// Where groups begin, rising.
+    /// Lower bounds of groups, ascending.
     pub(super) groups: &'a [u64],
-    /// Whether jobs are counted instead of their time.
+    /// True to count jobs instead of their time.
     pub(super) counts: bool,
-    /// The account that each account counts for, others for `root` if that is one of these and are left out if not;
-    /// `None`: each stands for itself.
+    /// Account whose line includes each account; `None` if each has its own line. Other accounts count for
+    /// `root` if it is one of these, and are omitted otherwise.
     pub(super) tops: Option<BTreeMap<String, String>>,
 }
 
 impl Sizes<'_> {
-    /// The text of the report.
+    /// Returns the text of the report.
     pub(super) fn text(&self, facts: &Facts, settings: &Settings, rows: &[AccountingRow]) -> String {
         let unit = settings.unit;
         let names: Vec<String> = self.names();
@@ -87,7 +87,7 @@ impl Sizes<'_> {
         })
     }
 
-    /// The headers of the groups.
+    /// Returns the headers of the groups.
     fn names(&self) -> Vec<String> {
         let mut names = Vec::with_capacity(self.groups.len() + 1);
         let mut from = 0;
@@ -99,7 +99,7 @@ impl Sizes<'_> {
         names
     }
 
-    /// The table: a column for the cluster, for the key, for each group, and for the share.
+    /// Returns the table, with columns for the cluster, the key, each group and the share.
     fn lines(&self, settings: &Settings, names: &[String], table: &[Vec<String>]) -> String {
         let key = match self.by {
             By::Account => ("Account", 9),

@@ -1,8 +1,8 @@
-//! What the commands ask of a controller and what they make of its answers: `tests/data/commands/*.txt`. Each case is
-//! a line `$ COMMAND …`, then what was asked for (`>`), the output, what was said on the standard error (`!`) and the
-//! exit code if it is not 0 (`=`). `UPDATE_EXPECT=1` rewrites the files.
+//! Tests of the commands' requests and of their output for the answers: `tests/data/commands/*.txt`. A case
+//! begins with a line `$ COMMAND …`. The requests (`>`), the output, the messages on the standard error (`!`)
+//! and an exit code other than 0 (`=`) follow. `UPDATE_EXPECT=1` rewrites the files.
 //!
-//! The controller here knows jobs 1 and 7, of which 7 has ended, and nodes n1 to n4 in a switch s1.
+//! The controller of these tests has jobs 1 and 7, of which 7 has ended, and nodes n1 to n4 in a switch s1.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +24,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 type Listing<T> = tokio_stream::Iter<std::vec::IntoIter<Result<T, Status>>>;
 
-/// Writes down what it is asked for.
+/// A controller that records its requests.
 #[derive(Clone, Default)]
 struct Fake(Arc<Mutex<Vec<String>>>);
 
@@ -50,7 +50,7 @@ fn invalid(what: &str) -> v1::Error {
     v1::Error::new("ESLURM_INVALID_JOB_ID", format!("Invalid {what} specified"))
 }
 
-/// What is wrong with these jobs and steps.
+/// Returns the problems of these jobs and steps.
 fn problems(ids: &[String]) -> Vec<JobProblem> {
     let done = v1::Error::new("ESLURM_ALREADY_DONE", "Job/step already completing or completed");
     let problem = |id: &String| {
@@ -64,7 +64,7 @@ fn problems(ids: &[String]) -> Vec<JobProblem> {
     ids.iter().filter_map(problem).collect()
 }
 
-/// The words of a filter.
+/// Returns the fields of a filter.
 fn words(filter: &v1::JobFilter) -> Vec<(&'static str, String)> {
     vec![
         ("jobs", filter.job_ids.join(" ")),
@@ -94,7 +94,7 @@ fn job(id: u32, state: &str, compact: &str) -> v1::Job {
 
 type Answer<T> = Result<Response<T>, Status>;
 
-/// What is asked of something with a name, by keys and values.
+/// Returns the recorded fields of a request with a name, keys and values.
 fn named(key: &'static str, name: String, settings: Vec<v1::KeyValue>) -> Vec<(&'static str, String)> {
     let settings = settings.iter().map(|setting| format!("{}={}", setting.key, setting.value));
     vec![(key, name), ("settings", settings.collect::<Vec<_>>().join(" "))]
@@ -242,7 +242,7 @@ impl Controller for Fake {
         if filter.job_ids == ["99"] {
             return Err(refusal::status(Code::NotFound, &invalid("job id")));
         }
-        // In two messages, as a long queue comes.
+        // Two messages, as for a long queue.
         let messages = [job(7, "COMPLETED", "CD"), job(1, "RUNNING", "R")]
             .into_iter()
             .filter(|job| filter.job_ids.is_empty() || filter.job_ids.contains(&job.id.to_string()))

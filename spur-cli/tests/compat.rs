@@ -1,5 +1,6 @@
-//! `docs/compat.md` has every option, variable and field that there is. Its tables are made from those of the
-//! commands; the last column is written by hand and kept, but for options without effect, which say why themselves. `UPDATE_EXPECT=1` rewrites the tables.
+//! Test that `docs/compat.md` has every option, variable and field. Its tables are generated from those of
+//! the commands. The last column is written by hand and preserved, except for options without effect, which
+//! contain their reason. `UPDATE_EXPECT=1` rewrites the tables.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +18,7 @@ use spur_cli::options::{CommandLine, Effect, Value};
 const BEGIN: &str = "<!-- table: ";
 const END: &str = "<!-- end -->";
 
-/// A row without its last column, and that column if it is not written by hand.
+/// A row without its last column, and that column if it is generated.
 type Row = (Vec<String>, Option<String>);
 
 fn code(text: &str) -> String {
@@ -94,7 +95,7 @@ fn rows(table: &str) -> Vec<Row> {
     }
 }
 
-/// Whether a note was made of an option's effect, which may be another one by now.
+/// True if a note was generated from an option's effect, and may be outdated.
 fn was_made(note: &str) -> bool {
     note.starts_with("refused: ") || note.starts_with("without effect: ")
 }
@@ -113,7 +114,7 @@ fn every_option_and_field_is_in_the_tables() {
             continue;
         };
         tables += 1;
-        // The two lines of headers.
+        // The header and the line below it.
         lines.by_ref().take(2).for_each(|line| out.push_str(&format!("{line}\n")));
         let mut notes = BTreeMap::new();
         for line in lines.by_ref().take_while(|line| *line != END) {

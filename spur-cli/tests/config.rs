@@ -1,4 +1,5 @@
-//! `spur config`, run as its user runs it, on the samples of `spur import` and on the reference.
+//! Tests of `spur config` as a user runs it, on the samples of `spur import` and on the reference
+//! configuration.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -98,7 +99,7 @@ fn show_tells_every_setting() {
     }
 }
 
-/// What Slurm's files have no word for.
+/// Removes the settings that Slurm's files cannot express.
 fn without_own(config: Config) -> Config {
     let Config { mut policy, local } = config;
     for partition in &mut policy.partitions {
@@ -121,7 +122,7 @@ fn without_own(config: Config) -> Config {
     Config { policy, local }
 }
 
-/// Slurm's files of a configuration are imported as that configuration, as far as Slurm has words for it.
+/// Importing the Slurm files of a configuration gives the same configuration, as far as Slurm can express it.
 #[test]
 fn slurms_files_say_the_same() {
     for (index, file) in files().into_iter().enumerate() {

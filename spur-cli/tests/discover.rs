@@ -1,4 +1,4 @@
-//! `spur discover`, run as its user runs it, on fabrics that are generated here and on what tools print.
+//! Tests of `spur discover` as a user runs it, on generated fabrics and on the output of tools.
 
 mod fabric;
 
@@ -18,7 +18,7 @@ use spur_core::model::config::Config;
 use spur_core::model::topology::{Plugin, TopologyConfig};
 use spur_core::text::hostlist::HostList;
 
-/// A directory that is fresh for a test.
+/// Creates an empty directory for a test.
 fn fresh(name: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("discover").join(name);
     let _ = fs::remove_dir_all(&directory);
@@ -31,13 +31,13 @@ fn write(path: &Path, text: &str) -> String {
     path.display().to_string()
 }
 
-/// A `spur.toml` with these nodes; without a node table if there are none.
+/// Writes a `spur.toml` with these nodes, or without a node table if there are none.
 fn config(directory: &Path, nodes: &str) -> String {
     let table = if nodes.is_empty() { String::new() } else { format!("[[nodes]]\nnames = \"{nodes}\"\n") };
     write(&directory.join("spur.toml"), &format!("cluster_name = \"x\"\n{table}"))
 }
 
-/// Runs `spur discover`: its exit code, output and complaints.
+/// Runs `spur discover`; returns its exit code, output and messages.
 fn run(words: &[&str]) -> (u8, String, String) {
     let mut session = Session::in_memory("spur discover", BTreeMap::new(), None);
     let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
@@ -55,7 +55,7 @@ fn found(words: &[&str]) -> String {
     text
 }
 
-/// The topologies of a text, which has to load with the nodes that it names.
+/// Returns the topologies of a text, which must load with the nodes that it names.
 fn topologies(text: &str) -> Vec<TopologyConfig> {
     #[derive(Deserialize)]
     struct File {
@@ -77,7 +77,7 @@ fn names(list: &str) -> Vec<String> {
     list.parse::<HostList>().expect("a hostlist").iter().collect()
 }
 
-/// The leaves or blocks of a topology with their nodes.
+/// Returns the leaves or blocks of a topology with their nodes.
 fn leaves(topology: &TopologyConfig) -> Vec<(String, Vec<String>)> {
     let switches = topology
         .switches
@@ -87,7 +87,7 @@ fn leaves(topology: &TopologyConfig) -> Vec<(String, Vec<String>)> {
     switches.chain(blocks).collect()
 }
 
-/// The tree as `a: n1 n2; s > a b`.
+/// Returns the tree as `a: n1 n2; s > a b`.
 fn shown(text: &str) -> String {
     let topologies = topologies(text);
     let [topology] = &topologies[..] else { panic!("one topology is expected: {text}") };
@@ -137,7 +137,7 @@ fn without_a_node_table_names_decide() {
     for (device, name) in [(1, "localhost"), (2, "localhost")] {
         fabric.describe(&format!("u1h1 mlx5_{device}"), &format!("{name} mlx5_{device}"));
     }
-    // A manager on two of four leaves, and two hosts with one name.
+    // A manager on two of four leaves, and two hosts with the same name.
     for rail in 1..=2 {
         let manager = fabric.adapter(&format!("ufm mlx5_{rail}"));
         let leaf = fabric.links.iter().map(|[from, _]| from.0).nth((rail - 1) * 6).expect("a leaf");
@@ -172,7 +172,7 @@ fn without_a_node_table_names_decide() {
     );
 }
 
-/// A fabric of eight units of four rails, the size of a real one.
+/// Returns a fabric of eight units of four rails, the size of a real one.
 fn large() -> Fabric {
     Fabric::rails(&[11, 11, 15, 16, 16, 17, 18, 18], 4, 9)
 }
@@ -227,7 +227,7 @@ fn other_shapes_become_trees() {
         "s1: n1; s2: n2; s3: n3; fabric > s1 s2 s3",
         "no switch is above all of s[1-3]",
     ));
-    // A leaf right below the core, and a host on a spine.
+    // A leaf directly below the core, and a host on a spine.
     let mut uneven = Fabric::pods(2, 2, 2);
     let (leaf, host) = (uneven.switch("far"), uneven.adapter("far1 HCA-1"));
     uneven.link(leaf, host);
@@ -276,7 +276,7 @@ fn cliques_are_the_lowest_layer_of_one_tree() {
     assert_eq!(shown(&text), tree, "{text}");
     assert_eq!(topologies(&text)[0].layers, ["nvl", "leaf", "spine"]);
     assert!(has_comment(&text, "in no NVLink clique: u2h3"), "{text}");
-    // A clique that crosses units is a topology of its own.
+    // Cliques that cross units become a separate topology.
     let cliques = write(&directory.join("cliques"), &inside.replace(", 2", ", 1"));
     let text = found(&["ibnet", &file, "nvlink", &cliques, "-f", &known]);
     let all = topologies(&text);
@@ -289,7 +289,7 @@ fn cliques_are_the_lowest_layer_of_one_tree() {
             || has_comment(&text, "crosses units: leaf1-1,leaf2-1"),
         "{text}"
     );
-    // Cliques alone are blocks.
+    // Cliques without a tree become blocks.
     let text = found(&["nvlink", &cliques, "-f", &known]);
     let all = topologies(&text);
     assert_eq!((&*all[0].name, all[0].plugin, all[0].blocks.len()), ("default", Plugin::Block, 2), "{text}");
@@ -350,7 +350,7 @@ fn what_topograph_writes_is_read() {
     assert!(has_comment(&text, "n4 has no switch above it"), "{text}");
 }
 
-/// A service that answers requests one after another, each with what stands for its first line.
+/// Starts a service that answers requests one after another; each must begin with the expected line.
 fn serve(answers: &'static [(&'static str, &'static str)]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -430,7 +430,7 @@ fn what_cannot_be_read_is_refused() {
     }
 }
 
-/// A simulator of a fabric, which ends with the value.
+/// A simulator of a fabric, which ends when the value is dropped.
 struct Simulator(Child);
 
 impl Drop for Simulator {
@@ -449,7 +449,8 @@ fn discover(fabric: &Fabric, port: u16) -> std::io::Result<Output> {
     command.env("SIM_HOST", fabric.first_adapter()).env("IBSIM_SERVER_PORT", port.to_string()).output()
 }
 
-/// What the real `ibnetdiscover` prints of a fabric that `ibsim` simulates; `None` where these are not installed.
+/// Returns the output of the real `ibnetdiscover` for a fabric simulated by `ibsim`; `None` if these are not
+/// installed.
 fn simulated(directory: &Path, fabric: &Fabric) -> Option<String> {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).ok()?.port();
     let net = write(&directory.join("net"), &fabric.ibsim());
@@ -459,7 +460,7 @@ fn simulated(directory: &Path, fabric: &Fabric) -> Option<String> {
     let mut simulator = Simulator(started.filter(|_| Path::new(WRAPPER).exists())?);
     let mut lines = BufReader::new(simulator.0.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
     assert!(lines.any(|line| line.starts_with("MaxMcastCap")), "ibsim does not read {net}");
-    // It says that it is ready before it has bound its sockets.
+    // The simulator reports that it is ready before it has bound its sockets.
     let mut output = discover(fabric, port).ok()?;
     for _ in 0..1000 {
         if output.status.success() {
@@ -472,7 +473,7 @@ fn simulated(directory: &Path, fabric: &Fabric) -> Option<String> {
     Some(String::from_utf8(output.stdout).expect("UTF-8"))
 }
 
-/// What the real tool prints of a fabric gives the same tree as what is generated of it.
+/// The output of the real tool gives the same tree as generated output.
 #[test]
 fn the_real_tool_gives_the_same() {
     let directory = fresh("ibsim");
@@ -496,7 +497,7 @@ fn the_real_tool_gives_the_same() {
         let generated =
             found(&["ibnet", &write(&directory.join("made"), &fabric.ibnetdiscover()), "-f", &empty]);
         assert_eq!(topologies(&real), topologies(&generated), "{name}:\n{real}\n{generated}");
-        // GUIDs are the simulator's own, and links stand in its order.
+        // GUIDs and the order of links are those of the simulator.
         let kinds = |text: &str| {
             let mut said: Vec<String> = comments(text)
                 .iter()
@@ -512,7 +513,7 @@ fn the_real_tool_gives_the_same() {
     }
 }
 
-/// Ten thousand hosts with eight rails.
+/// A fabric of ten thousand hosts with eight rails.
 #[test]
 fn ten_thousand_hosts_are_read() {
     let directory = fresh("ten-thousand");

@@ -1,5 +1,5 @@
-//! What the commands print for given records: `tests/data/format/*.txt`, with the records in `cluster.json` beside
-//! them. Each case is a line `$ COMMAND …` and what it prints; `UPDATE_EXPECT=1` rewrites the files.
+//! Tests of the commands' output for given records: `tests/data/format/*.txt`, with the records in
+//! `cluster.json`. A case is a line `$ COMMAND …` and its output; `UPDATE_EXPECT=1` rewrites the files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,7 +38,7 @@ fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/format")
 }
 
-/// Splits as a shell does: blanks, single and double quotes.
+/// Splits a line as a shell does, at blanks outside single and double quotes.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for c in line.chars() {
@@ -110,7 +110,7 @@ fn run(line: &str, cluster: &Cluster) -> anyhow::Result<String> {
     }
 }
 
-/// `scontrol show ENTITY [NAME]` with what the controller would answer.
+/// Runs `scontrol show ENTITY [NAME]` on the given records.
 fn scontrol(words: &[String], cluster: &Cluster, show: &Show) -> anyhow::Result<String> {
     let mut call = scontrol::Call::default();
     let operands = match scontrol::LINE.settle(words, &|_| None, &mut call)? {
@@ -187,7 +187,7 @@ fn commands_print_what_slurm_prints() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// `tests/data/format/json-keys.txt`: what programs look for in JSON is there.
+/// JSON has the keys that programs use, which are listed in `tests/data/format/json-keys.txt`.
 #[test]
 fn json_has_the_keys_of_slurm() {
     let directory = directory();

@@ -1,4 +1,4 @@
-//! Batch scripts as people write them, in `tests/data/batch`: all of their headers are taken, and what their `srun` lines say.
+//! Tests of batch scripts from users, in `tests/data/batch`: all headers and `srun` lines are accepted.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,9 +9,9 @@ use spur_cli::options::defs::SRUN_LINE;
 use spur_cli::options::submission::Submission;
 use spur_cli::place::Here;
 
-/// How many there are at least.
+/// Minimum number of scripts.
 const SCRIPTS: usize = 125;
-/// How many `srun` lines there are at least.
+/// Minimum number of `srun` lines.
 const STEPS: usize = 90;
 
 fn scripts() -> Vec<(PathBuf, String)> {
@@ -54,7 +54,7 @@ fn every_srun_line_is_taken() {
     assert!(taken >= STEPS, "only {taken} lines were found");
 }
 
-/// The words behind each `srun` of a script, its variables filled in.
+/// Returns the words after each `srun` of a script, with variables replaced.
 fn steps(script: &str) -> Vec<Vec<String>> {
     let mut shell = Shell::default();
     for line in script.replace("\\\n", " ").lines().filter(|line| !line.trim_start().starts_with('#')) {
@@ -68,7 +68,7 @@ fn steps(script: &str) -> Vec<Vec<String>> {
     commands.filter(|(first, _)| first.as_deref() == Some("srun")).map(|(_, words)| words).collect()
 }
 
-/// So much of a shell as cuts lines into commands and words.
+/// A shell reduced to splitting lines into commands and words.
 #[derive(Default)]
 struct Shell {
     variables: BTreeMap<String, String>,
@@ -101,7 +101,7 @@ impl Shell {
                 }
                 (' ' | '\t', None) => end(&mut words, &mut word),
                 ('>' | '<', None) => {
-                    // What a descriptor is sent to is no word of the command.
+                    // The number of a redirected descriptor is not a word of the command.
                     word = word.filter(|word| word.parse::<u8>().is_err());
                     end(&mut words, &mut word);
                     while rest.next_if(|c| matches!(c, '>' | '&' | ' ')).is_some() {}
@@ -123,7 +123,7 @@ impl Shell {
         self.commands.push(words);
     }
 
-    /// What a variable is: of those that nobody has set, a number.
+    /// Returns the value of a variable; a number for variables that are not set.
     fn value(&self, name: &str) -> String {
         let (name, otherwise) = name.split_once(":-").unwrap_or((name, "4"));
         self.variables.get(name).map_or_else(|| otherwise.to_owned(), Clone::clone)

@@ -1,5 +1,6 @@
-//! `spur import slurm`, run as its user runs it: the directories in `tests/data/import` with `expected.toml` in each.
-//! What it writes loads, and jobs run on it. `UPDATE_EXPECT=1` rewrites what is expected.
+//! Tests of `spur import slurm` as a user runs it, on the directories in `tests/data/import` with
+//! `expected.toml` in each. The result must load, and jobs must run on it. `UPDATE_EXPECT=1` rewrites the
+//! expected results.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +24,7 @@ fn name(sample: &Path) -> String {
     sample.file_name().expect("a name").to_string_lossy().into_owned()
 }
 
-/// Runs `spur import`: its exit code, output and complaints.
+/// Runs `spur import`; returns its exit code, output and messages.
 fn run(words: &[&str]) -> (u8, String, String) {
     let mut session = Session::in_memory("spur import", BTreeMap::new(), None);
     let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
@@ -63,7 +64,7 @@ fn what_is_written_loads() {
     }
 }
 
-/// What has no counterpart stands in a comment, with its value and the reason.
+/// A setting without a counterpart is in a comment, with its value and the reason.
 #[test]
 fn keys_without_a_counterpart_are_named() {
     for (sample, key) in [
@@ -91,7 +92,7 @@ fn jobs_run_on_what_is_written() {
     for sample in samples() {
         let text = imported(&sample);
         let config = Config::parse(&text, "imported").expect("it loads");
-        // Some of these ask for more nodes than they have, as they do with Slurm, or are not for users.
+        // As with Slurm, some partitions require more nodes than they have, or are not for users.
         let has_room = |partition: &&PartitionConfig| {
             let is_for_users = !partition.root_only && partition.alloc_nodes.is_empty();
             partition.nodes.len() >= partition.min_nodes.max(1) as usize && is_for_users

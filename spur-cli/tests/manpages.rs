@@ -1,5 +1,5 @@
-//! How many of Slurm's options and variables there are here, by its own man pages where they are installed (Debian:
-//! `slurm-client`). Prints three counts for each command: works, without effect, refused.
+//! Counts Slurm's options and variables that Spur has, based on Slurm's man pages if they are installed
+//! (Debian: `slurm-client`). Prints three counts per command: works, without effect, refused.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -16,7 +16,7 @@ use spur_core::model::change;
 use spur_core::model::config::edit;
 use spur_core::model::reservation;
 
-/// A page without its fonts and escapes; `None` where it is not installed.
+/// Returns a page without fonts and escapes; `None` if it is not installed.
 fn page(command: &str) -> Option<String> {
     let file = File::open(format!("/usr/share/man/man1/{command}.1.gz")).ok()?;
     let mut text = String::new();
@@ -25,7 +25,7 @@ fn page(command: &str) -> Option<String> {
     Some(["\\fB", "\\fI", "\\fR", "\\fP"].iter().fold(text, |text, font| text.replace(font, "")))
 }
 
-/// The long names of the options that begin a paragraph of their own.
+/// Returns the long names of options that begin a paragraph.
 fn options(page: &str) -> BTreeSet<String> {
     let lines: Vec<&str> = page.lines().collect();
     let heads = lines.windows(2).filter(|pair| pair[0].starts_with(".TP")).map(|pair| pair[1]);
@@ -37,7 +37,7 @@ fn options(page: &str) -> BTreeSet<String> {
     named.collect()
 }
 
-/// The variables that the command reads.
+/// Returns the variables that the command reads.
 fn variables(page: &str) -> BTreeSet<String> {
     let input = page.split("\"INPUT ENVIRONMENT VARIABLES\"").nth(1).unwrap_or_default();
     let input = input.split("OUTPUT ENVIRONMENT VARIABLES").next().unwrap_or_default();
@@ -62,7 +62,8 @@ fn slurms_options_and_variables_are_known() {
     }
 }
 
-/// The first words of the paragraphs of a section, those of keys up to their `=`; and the same of lists within them.
+/// Returns the first words of the paragraphs of a section, keys only up to their `=`, and those of nested
+/// lists.
 fn heads(page: &str, section: &str) -> (Vec<String>, Vec<String>) {
     let (mut heads, mut within, mut depth, mut is_head) = (Vec::new(), Vec::new(), 0, false);
     let begin = format!(".SH \"{section}\"");
@@ -83,7 +84,7 @@ fn heads(page: &str, section: &str) -> (Vec<String>, Vec<String>) {
     (heads, within)
 }
 
-/// Prints how many of some words work, and gives both numbers.
+/// Prints the number of words that work, and returns it with the number of all words.
 fn words(command: &str, what: &str, words: &[String], works: impl Fn(&str) -> bool) -> (usize, usize) {
     let missing: Vec<&str> = words.iter().map(String::as_str).filter(|word| !works(word)).collect();
     let all = words.len();
@@ -101,10 +102,10 @@ fn most_of_scontrols_commands_and_keys_work() {
     let section = |name: &str| heads(&page, name);
     let (mut verbs, shown) = section("COMMANDS");
     verbs.extend(section("INTERACTIVE COMMANDS").0);
-    // What stands within the paragraph of `show`, and what narrows one of them or `requeue`.
+    // Nested words in the paragraph of `show`, except those that restrict an entity or `requeue`.
     let narrows = ["users", "accounts", "qos", "flags", "Incomplete", "State"];
     let shown: Vec<String> = shown.into_iter().filter(|word| !narrows.contains(&word.as_str())).collect();
-    // Its name stands with a slip of the pen in the page.
+    // The page misspells one key.
     let (jobs, _) = section("JOBS - SPECIFICATIONS FOR UPDATE COMMAND");
     let jobs: Vec<String> = jobs.into_iter().map(|key| key.replace("IRequeue", "Requeue")).collect();
     let (nodes, _) = section("NODES - SPECIFICATIONS FOR UPDATE COMMAND");
@@ -137,7 +138,7 @@ fn most_of_scontrols_commands_and_keys_work() {
     assert!(works * 10 >= all * 9, "{works} of {all}");
 }
 
-/// The names that `-O` of a command takes, by its page.
+/// Returns the names that `-O` of a command accepts according to its page.
 fn long_formats(page: &str) -> Vec<String> {
     let option = page.split("\n-O, --Format=").nth(1).unwrap_or_default();
     let list = option.split("alid type specifications").nth(1).unwrap_or_default();
@@ -147,14 +148,14 @@ fn long_formats(page: &str) -> Vec<String> {
     heads.filter_map(|head| head.split_whitespace().next()).map(str::to_owned).collect()
 }
 
-/// The fields of `sacct --format`, by its page.
+/// Returns the fields of `sacct --format` according to its page.
 fn accounting_fields(page: &str) -> Vec<String> {
     let list = page.split("Fields available:").nth(1).unwrap_or_default();
     let list = list.split(".ft").next().unwrap_or_default();
     list.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Whether one of these fields has this long name.
+/// True if one of the fields has this long name.
 fn has<R>(fields: &[Field<R>], name: &str) -> bool {
     let is = |other: &str| other.eq_ignore_ascii_case(name);
     fields.iter().any(|field| is(field.name) || field.aliases.iter().any(|alias| is(alias)))
@@ -162,7 +163,7 @@ fn has<R>(fields: &[Field<R>], name: &str) -> bool {
 
 #[test]
 fn fields_are_known() {
-    // `All` prints every field of a node there; ResvPort is a name that Slurm's own squeue does not know.
+    // `All` prints every field of a node. Slurm's own `squeue` does not know ResvPort.
     let squeue = |word: &str| has(job::FIELDS, word) || has(step::FIELDS, word);
     let sinfo = |word: &str| word == "All" || has(node::FIELDS, word);
     let sacct = |word: &str| accounting::FIELDS.iter().any(|field| field.name.eq_ignore_ascii_case(word));
@@ -199,7 +200,7 @@ fn options_of_the_other_commands_are_known() {
     of(&scontrol::LINE);
 }
 
-/// Counts what works, has no effect and is refused, and wants nothing to be unknown.
+/// Counts options that work, have no effect and are refused; no option may be unknown.
 fn count<S>(line: &CommandLine<S>, page: &str) {
     let (mut works, mut nothing, mut refused, mut unknown) = (0, Vec::new(), Vec::new(), Vec::new());
     for name in options(page) {

@@ -1,8 +1,8 @@
-//! `spur sim`, run as its user runs it: the scenarios in `tests/data/sim`, and what it promises of all workloads.
+//! Tests of `spur sim` as a user runs it: the scenarios in `tests/data/sim`, and properties of all workloads.
 //!
-//! A scenario is a directory with `cluster.toml`, `jobs.jsonl`, perhaps `options`, and `expected.jsonl`: every event in
-//! order, with the fields that matter. An event may have more fields than are expected of it. `UPDATE_EXPECT=1`
-//! rewrites what is expected, without the sentences that explain a start.
+//! A scenario is a directory with `cluster.toml`, `jobs.jsonl`, optionally `options`, and `expected.jsonl`.
+//! The last file has every event in order, with the relevant fields; events may have further fields.
+//! `UPDATE_EXPECT=1` rewrites the expected events, without the explanations of starts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,14 +17,14 @@ fn scenarios() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/sim")
 }
 
-/// A directory for what a test writes.
+/// Returns a directory for the files of a test.
 fn scratch(name: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&directory).expect("the target directory can be written");
     directory
 }
 
-/// Runs `spur sim`: its output, or the error's exit code and text.
+/// Runs `spur sim`; returns its output, or the exit code and text of its error.
 fn sim(words: &[String]) -> Result<String, (u8, String)> {
     let mut session = Session::in_memory("spur sim", BTreeMap::new(), None);
     match sim::run(&mut session, words) {
@@ -43,7 +43,7 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Runs a simulation and gives its summary and its events, as text.
+/// Runs a simulation; returns its summary and its events as text.
 fn run(name: &str, options: &str) -> (String, String) {
     let events = scratch("sim").join(format!("{name}.jsonl"));
     let summary = sim(&words(&format!("{options} --json --events {}", events.display())));
@@ -55,7 +55,7 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("a JSON object a line")).collect()
 }
 
-/// Whether everything expected is there; more may be.
+/// True if the event has all expected fields, possibly with others.
 fn agrees(expected: &Value, event: &Value) -> bool {
     let (Some(expected), Some(event)) = (expected.as_object(), event.as_object()) else { return false };
     expected.iter().all(|(field, value)| event.get(field) == Some(value))
@@ -84,7 +84,7 @@ fn scenarios_happen_as_expected() {
         let (_, events) = run(&name, &options(&directory));
         let file = directory.join("expected.jsonl");
         if std::env::var_os("UPDATE_EXPECT").is_some() {
-            // The sentence is the last field of a start.
+            // The explanation is the last field of a start.
             let kept = events.lines().map(|line| match line.split_once(",\"why\":") {
                 Some((fields, _)) => format!("{fields}}}\n"),
                 None => format!("{line}\n"),
@@ -119,7 +119,7 @@ fn events_may_go_to_the_standard_output() {
     assert!(!Path::new("-").exists(), "no file of that name was meant");
 }
 
-/// Everything but what the simulation cost.
+/// Returns the summary without the cost of the simulation.
 fn without_cost(summary: &str) -> Value {
     let mut summary: Value = serde_json::from_str(summary).expect("the summary is JSON");
     summary.as_object_mut().expect("an object").remove("cost").expect("the cost is told");
@@ -157,7 +157,7 @@ fn events_without_those_who_wait_are_otherwise_the_same() {
 
 #[test]
 fn events_of_a_time_come_in_the_order_of_the_contract() {
-    // A job that goes on and ends, or goes on and is stopped again, does so in that order.
+    // A job that is resumed and then ends, or is suspended again, has its events in this order.
     let rank = |event: &Value, last: i64| match event["event"].as_str().expect("an event has a kind") {
         "submit" | "reject" | "test" => 0,
         "command" => 1,
@@ -182,7 +182,7 @@ fn events_of_a_time_come_in_the_order_of_the_contract() {
             }
             let t = event["t"].as_i64().expect("an event has a time");
             let rank = rank(&event, if t == last.0 { last.1 } else { 0 });
-            // Of a task that got a number of its own when it was parted from its array no event says it.
+            // The number of a task that was split from its array is in no event.
             let unknown = if (t, rank) == (last.0, last.1) && rank > 1 { last.2 } else { 0 };
             let number = numbers.get(&job).copied().filter(|_| rank > 1).unwrap_or(unknown);
             let here = (t, rank, number);
@@ -220,7 +220,8 @@ fn only_what_runs_is_stopped_and_only_what_is_stopped_goes_on() {
 
 #[test]
 fn a_pass_follows_every_event_if_wished() {
-    // Two jobs end in one second; with a pass after each, a small job fits in what the first leaves.
+    // Two jobs end in the same second. With a pass after each event, a small job fits into the nodes of the
+    // first.
     let directory = scratch("sim-pass");
     let workload = directory.join("jobs.jsonl");
     let job = |id: &str, at: u64, nodes: u32, minutes: u32, run: u64| {
@@ -391,7 +392,7 @@ fn a_plan_tells_when_and_where_without_submitting() {
     let (code, now) = plan("best-fit-over-spines", "--at 0 -- -N 3 --exclusive --gather=must:block");
     assert_eq!((code, now["start"].as_i64(), now["nodes"].as_str()), (0, Some(0), Some("node-[9-11]")));
     assert_eq!(now["spans"], serde_json::json!({"node": 3, "block": 1, "spine": 1}));
-    // The same as `--test-only` at that time says in the scenario.
+    // The scenario has the same result for `--test-only` at that time.
     let (code, later) = plan("backfill-easy", "--at 4 -- -N 4 --exclusive -t 5");
     assert_eq!((code, later["start"].as_i64(), later["nodes"].as_str()), (0, Some(3000), Some("n[1-4]")));
     let (code, never) = plan("best-fit-over-spines", "-- -N 6 --exclusive");

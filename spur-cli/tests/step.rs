@@ -1,4 +1,5 @@
-//! `srun` against nodes that break off, refuse, or are not there, and `sbatch` against a controller that goes away.
+//! Tests of `srun` with nodes that disconnect, refuse or are absent, and of `sbatch` with a controller that
+//! disconnects.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -28,10 +29,10 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Request, Response, Status, Streaming};
 
-/// What a node says on one connection before it breaks that off.
+/// Messages of a node on one connection before it disconnects.
 type Part = Vec<Output>;
 
-/// A node that plays these parts, one for each connection, and keeps the first message of each.
+/// A node that answers each connection by one of these parts, and records the first message of each.
 struct Node {
     parts: Mutex<Vec<Part>>,
     heard: Arc<Mutex<Vec<Input>>>,
@@ -69,7 +70,7 @@ async fn node(parts: Vec<Part>) -> (String, Arc<Mutex<Vec<Input>>>) {
     (address, heard)
 }
 
-/// Lays out a step with one task on each node.
+/// A controller that lays out a step with one task per node.
 struct Layout {
     nodes: Vec<StepNodeLayout>,
     asked: Arc<Mutex<Vec<CreateStepRequest>>>,
@@ -157,7 +158,7 @@ async fn every_line_comes_once_with_its_label() {
 async fn a_broken_connection_goes_on_where_it_was() {
     let parts = vec![
         vec![started(), data(0, 0, "one\ntw")],
-        // It repeats what it does not know to have been heard.
+        // The node repeats output whose receipt was not confirmed.
         vec![started(), data(0, 4, "two\nthree\n"), ended(0, 5, 0), DONE],
     ];
     let (address, heard) = node(parts).await;
@@ -202,7 +203,7 @@ async fn bad_exits_end_the_others_if_that_is_wanted() {
     assert!(outcome.complaints.contains("Terminating StepId=42.3"), "{}", outcome.complaints);
 }
 
-/// Accepts a job, breaks off its watch, and lets it end on the next.
+/// A controller that accepts a job, breaks its first watch, and ends the job in the next.
 struct Waiting(Mutex<Vec<Vec<Result<WatchJobsResponse, Status>>>>);
 
 impl Answers for Waiting {

@@ -1,4 +1,4 @@
-//! `sshare`: the shares of associations, what they have used, and their places in fair share.
+//! The command `sshare`: lists shares and usage of associations and their fair-share factors.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -20,7 +20,7 @@ use crate::format::{Show, json as shape};
 use crate::options::{CommandLine, Opt, Settled};
 use crate::session::Session;
 
-/// What the options say.
+/// Values of the options.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     common: Common,
@@ -100,7 +100,7 @@ const OPTIONS: &[SettingsOpt] = &[
     listing::yaml(),
 ];
 
-/// How it is called.
+/// Command line of `sshare`.
 pub const LINE: CommandLine<Settings> = CommandLine {
     name: "sshare",
     synopsis: "[OPTIONS]",
@@ -123,16 +123,16 @@ impl Share {
         self.own.user.is_empty() && self.own.parent.is_empty()
     }
 
-    /// A limit of the association itself.
+    /// Returns a limit of the association itself; empty if it is not set.
     fn limit(&self, name: &str) -> &str {
         self.own.own_limits.iter().find(|limit| limit.name == name).map_or("", |limit| &limit.value)
     }
 }
 
-/// What Slurm always counts, in its order.
+/// Resources that Slurm always lists, in its order.
 const ALWAYS: [&str; 8] = ["cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"];
 
-/// Counts of resources, those that Slurm always counts first, in minutes.
+/// Returns the amounts of resources in minutes, those of Slurm's list first.
 fn minutes(seconds: &str) -> Vec<(String, u64)> {
     let tres: Tres = seconds.parse().unwrap_or_default();
     let counts: BTreeMap<String, u64> =
@@ -180,7 +180,7 @@ const FIELDS: [Column<Share>; 15] = [
 /// Runs `sshare`.
 ///
 /// # Errors
-/// A field that there is not, a controller that does not answer.
+/// An unknown field, or no answer.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let mut settings = Settings::default();
     let Some(operands) = called::operands(session, &LINE, &words, &mut settings)? else {
@@ -306,7 +306,7 @@ impl Settings {
     }
 }
 
-/// A share as Slurm's data parser writes it.
+/// Returns a share in the shape of Slurm's data parser.
 fn as_json(row: &Share) -> Value {
     let (own, usage) = (&row.own, &row.usage);
     let is_user = !own.user.is_empty();

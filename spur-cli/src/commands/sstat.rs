@@ -1,4 +1,4 @@
-//! `sstat`: what running steps use.
+//! The command `sstat`: prints the usage of running steps.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -22,10 +22,10 @@ const DEFAULT: &str = "jobid,maxvmsize,maxvmsizenode,maxvmsizetask,avevmsize,max
                        maxdiskwritetask,avediskwrite,tresusageinave,tresusageinmax,tresusageinmaxnode,\
                        tresusageinmaxtask,tresusageinmin,tresusageinminnode,tresusageinmintask,tresusageintot,\
                        tresusageoutave,tresusageoutmax,tresusageoutmaxnode,tresusageoutmaxtask,tresusageouttot";
-/// The columns of `--pidformat`, and their widths.
+/// Columns of `--pidformat` with their widths.
 const PIDS: [(&str, usize); 3] = [("JobID", 12), ("Nodelist", 20), ("Pids", 20)];
 
-/// What the options say.
+/// Values of the options.
 #[derive(Default)]
 pub struct Query {
     jobs: Vec<JobRef>,
@@ -35,7 +35,7 @@ pub struct Query {
     help_format: bool,
     no_header: bool,
     raw_units: bool,
-    /// `-p` closes lines, `-P` does not.
+    /// Delimiter at the end of each line: true with `-p`, false with `-P`.
     parsable: Option<bool>,
     common: Common,
 }
@@ -48,7 +48,7 @@ impl Listing for Query {
     }
 }
 
-/// How it is called.
+/// Command line of `sstat`.
 pub const LINE: CommandLine<Query> = CommandLine {
     name: "sstat",
     synopsis: "[<OPTION>] -j <job(.stepid)>",
@@ -102,10 +102,10 @@ const OPTIONS: &[QueryOpt] = &[
 ];
 
 impl Query {
-    /// Reads the words behind `sstat`.
+    /// Parses the words after `sstat`.
     ///
     /// # Errors
-    /// An option that cannot be honoured.
+    /// An invalid option.
     pub fn read(words: &[String], env: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Asked<Query>> {
         let mut query = Query::default();
         let operands = match LINE.settle(words, env, &mut query)? {
@@ -129,10 +129,10 @@ impl Query {
         self.parsable.map_or(Layout::Columns, delimited)
     }
 
-    /// The text for these steps.
+    /// Returns the text for these steps.
     ///
     /// # Errors
-    /// A format that names a field that is not there.
+    /// A format with an unknown field.
     pub fn text(&self, steps: &[LiveStep], show: &Show) -> anyhow::Result<String> {
         if self.pids {
             return Ok(self.pid_lines(steps));
@@ -174,11 +174,11 @@ impl Query {
     }
 }
 
-/// The running steps of a job as their nodes tell: the one that is named, or all, or the first. The lowest number comes
-/// first, the batch script last.
+/// Returns running steps of a job as its nodes report them: the named one, all, or the first. They are in
+/// ascending order, with the batch step last.
 ///
 /// # Errors
-/// A job that is not there or is somebody else's, a controller that does not answer.
+/// An unknown job, a job of another user, or no answer.
 pub async fn live_steps(session: &mut Session, asked: &JobRef, all: bool) -> anyhow::Result<Vec<LiveStep>> {
     let job_ids = vec![JobRef { step: None, ..asked.clone() }.to_string()];
     let call = async |mut controller: Controller, request| controller.list_usage(request).await;
@@ -200,7 +200,7 @@ pub async fn live_steps(session: &mut Session, asked: &JobRef, all: bool) -> any
 /// Runs `sstat`.
 ///
 /// # Errors
-/// An option that cannot be honoured, a job that is not there or is somebody else's, a controller that does not answer.
+/// An invalid option, an unknown job, a job of another user, or no answer.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let query = match Query::read(&words, &|name| session.env(name))? {
         Asked::Show(text) => {

@@ -1,11 +1,12 @@
-//! What commands that ask for nodes tell under `-v`.
+//! Messages of `-v` of commands that request nodes.
 
 use crate::options::submission::Submission;
 use crate::options::told;
 use crate::place::{self, Here};
 use crate::session::Session;
 
-/// Lists what was said with what has no effect of it; under `-vv` also what comes along with the job.
+/// Prints the given options and those without effect; with `-vv` also the limits and the mask that the job
+/// inherits.
 pub(super) fn tell(session: &mut Session, wishes: &Submission) {
     if wishes.verbose == 0 || wishes.quiet {
         return;

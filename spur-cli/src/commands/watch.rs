@@ -1,4 +1,4 @@
-//! Waiting for jobs: their states as the controller tells of them, across its restarts.
+//! Waiting for jobs: receives their states from the controller, also across its restarts.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use spur_proto::v1::{Job, WatchJobsRequest};
 
 use crate::session::Session;
 
-/// The long names of the states in which a job stays.
+/// Long names of the final states.
 const FINAL: &[&str] = &[
     "COMPLETED",
     "CANCELLED",
@@ -20,28 +20,27 @@ const FINAL: &[&str] = &[
     "OUT_OF_MEMORY",
 ];
 
-/// Whether a job in that state has ended.
+/// True if the state is final.
 pub fn is_final(state: &str) -> bool {
     FINAL.contains(&state)
 }
 
-/// The last that was heard of each job, by number.
+/// Last known state of each job, by number.
 pub type Jobs = BTreeMap<u32, Job>;
 
-/// Waits until all of the jobs have ended, and gives the last that was heard of each: of the jobs named and, for
-/// arrays, of their tasks.
+/// Waits until all jobs have ended. Returns the last known state of each job and, for arrays, of their tasks.
 ///
 /// # Errors
-/// What the controller refuses, such as a job that does not exist.
+/// A refusal by the controller, e.g. of an unknown job.
 pub async fn until_ended(session: &mut Session, job_ids: Vec<u32>) -> anyhow::Result<Jobs> {
     until(session, job_ids, |_, _| false).await
 }
 
-/// Waits until the jobs are as wanted, or have all ended; `wanted` is asked at every change, with the job that
-/// changed. A controller that goes away is waited for.
+/// Waits until `wanted` returns true or all jobs have ended; `wanted` is called at every change, with the
+/// changed job. Waits for a controller that is away.
 ///
 /// # Errors
-/// What the controller refuses, such as a job that does not exist.
+/// A refusal by the controller, e.g. of an unknown job.
 pub async fn until(
     session: &mut Session,
     job_ids: Vec<u32>,
@@ -66,7 +65,7 @@ pub async fn until(
     }
 }
 
-/// Follows one stream to its end, or until the jobs are as wanted.
+/// Follows one stream to its end, or until `wanted` returns true.
 async fn follow(
     session: &mut Session,
     request: &WatchJobsRequest,
@@ -87,8 +86,8 @@ async fn follow(
     Ok(())
 }
 
-/// The exit code that `sbatch --wait` gives for these jobs: the highest of theirs; 1 for one that a signal ended or
-/// that did not get so far.
+/// Returns the exit code of `sbatch --wait`: the highest of these jobs. A job that was ended by a signal or
+/// never ran counts as 1.
 pub fn exit_code(jobs: &Jobs) -> u8 {
     let code = |job: &Job| match (job.exit_code, job.exit_signal) {
         (0, 0) => u8::from(job.state != "COMPLETED"),

@@ -1,4 +1,4 @@
-//! `spur why`: why a job waits and until when, or why it runs where it does.
+//! The command `spur why`: prints why a job waits and until when, or why it runs on its nodes.
 
 use std::io::Write;
 
@@ -35,7 +35,7 @@ pub(super) const LINE: CommandLine<Args> = CommandLine {
 /// Runs `spur why`.
 ///
 /// # Errors
-/// Words that name no job, a controller that does not answer.
+/// Words that name no job, or no answer.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let mut args = Args::default();
     let operands = match LINE.settle(&words, &|name| session.env(name), &mut args)? {
@@ -75,7 +75,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     Ok(if jobs.is_empty() { FAILURE } else { 0 })
 }
 
-/// What is known of one job, a line for each piece; what says nothing is left out.
+/// Returns the known facts about a job, one per line, without empty ones.
 fn text(job: &Job, show: &Show) -> String {
     let date = |seconds: Option<i64>| value::time(seconds, "not known", show);
     let spans: Vec<String> = job.spans.iter().map(|span| format!("{} {}", span.layer, span.count)).collect();

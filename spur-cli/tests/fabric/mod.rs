@@ -1,4 +1,4 @@
-//! InfiniBand fabrics that tests generate: as `ibnetdiscover` prints them, and as `ibsim` reads them.
+//! InfiniBand fabrics for tests, in the formats of `ibnetdiscover` and `ibsim`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -6,19 +6,19 @@ use std::fmt::Write as _;
 /// A fabric: devices, each with a description, and links between their ports.
 #[derive(Clone, Default)]
 pub(crate) struct Fabric {
-    /// Description, and whether the device is a switch.
+    /// Description of each device, and true for a switch.
     devices: Vec<(String, bool)>,
     /// Device and port of both ends.
     pub(crate) links: Vec<[(usize, usize); 2]>,
-    /// Ports in use of each device.
+    /// Number of used ports per device.
     used: Vec<usize>,
 }
 
-/// Numbers that look random and are the same in every run.
+/// A deterministic random generator.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).expect("31 bits") % bound
@@ -52,8 +52,8 @@ impl Fabric {
         self.links.push(ends);
     }
 
-    /// Units of hosts, whose rails are one leaf each; all leaves are linked to all spines. Unit 2 has the hosts `u2h1`,
-    /// …, and the leaves `leaf2-1`, ….
+    /// Returns units of hosts with one leaf per rail; all leaves are linked to all spines. Unit 2 has the
+    /// hosts `u2h1`, … and the leaves `leaf2-1`, ….
     pub(crate) fn rails(hosts: &[usize], rails: usize, spines: usize) -> Fabric {
         let mut fabric = Fabric::default();
         let spines: Vec<usize> = (1..=spines).map(|spine| fabric.switch(&format!("spine{spine}"))).collect();
@@ -70,7 +70,7 @@ impl Fabric {
         fabric
     }
 
-    /// Pods of leaves below their own spines, and cores above all spines; each host has one port.
+    /// Returns pods of leaves below their own spines, with cores above all spines; each host has one port.
     pub(crate) fn pods(pods: usize, leaves: usize, hosts: usize) -> Fabric {
         let mut fabric = Fabric::default();
         let cores = [fabric.switch("core1"), fabric.switch("core2")];
@@ -93,7 +93,8 @@ impl Fabric {
         fabric
     }
 
-    /// Exchanges the cables of two hosts of different units, with other hosts in each of `swaps`. Returns their names.
+    /// Exchanges cables between hosts of different units, with other hosts in each of `swaps`. Returns the
+    /// names of the hosts.
     pub(crate) fn swap(&mut self, swaps: usize, dice: &mut Dice) -> BTreeSet<String> {
         let host = |fabric: &Fabric, link: usize| {
             let [(leaf, _), (adapter, _)] = fabric.links[link];
@@ -123,7 +124,7 @@ impl Fabric {
         format!("{kind}-{:016x}", 0x0002_c900_0000_0000_u64 + device as u64)
     }
 
-    /// The fabric as `ibnetdiscover` prints it.
+    /// Returns the fabric in the format of `ibnetdiscover`.
     pub(crate) fn ibnetdiscover(&self) -> String {
         let mut lines: Vec<Vec<(usize, (usize, usize))>> = vec![Vec::new(); self.devices.len()];
         for &[from, to] in &self.links {
@@ -148,7 +149,7 @@ impl Fabric {
         text
     }
 
-    /// The fabric as `ibsim` reads it.
+    /// Returns the fabric in the format of `ibsim`.
     pub(crate) fn ibsim(&self) -> String {
         let mut text = String::new();
         for (device, (description, is_switch)) in self.devices.iter().enumerate() {
@@ -166,12 +167,12 @@ impl Fabric {
         text
     }
 
-    /// The description of the first adapter.
+    /// Returns the description of the first adapter.
     pub(crate) fn first_adapter(&self) -> &str {
         &self.devices.iter().find(|(_, is_switch)| !is_switch).expect("an adapter").0
     }
 
-    /// Gives an adapter another description.
+    /// Changes the description of an adapter.
     pub(crate) fn describe(&mut self, before: &str, after: &str) {
         let device = self.devices.iter_mut().find(|(description, _)| description == before);
         after.clone_into(&mut device.expect("such a device").0);

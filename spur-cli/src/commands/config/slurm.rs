@@ -27,7 +27,7 @@ pub(super) struct File {
 /// Format of a value in `slurm.conf`.
 #[derive(Clone, Copy)]
 enum Spelled {
-    /// Unchanged.
+    /// The value itself.
     Plain,
     /// Number of seconds.
     Seconds,

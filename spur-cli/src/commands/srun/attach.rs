@@ -1,4 +1,4 @@
-//! `sattach`: shows what the tasks of a step write from now on, beside its `srun`.
+//! The command `sattach`: prints the output of a step's tasks from now on, in addition to its `srun`.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -20,10 +20,10 @@ use crate::options::submission::{Files, StepWishes};
 use crate::options::{CommandLine, Opt};
 use crate::session::Session;
 
-/// Events that may wait for this command to take them.
+/// Capacity of the queue of events.
 const EVENTS: usize = 64;
 
-/// What the options of `sattach` say.
+/// Options of `sattach`.
 #[derive(Debug, Default)]
 pub struct Args {
     layout: bool,
@@ -33,7 +33,7 @@ pub struct Args {
     error: Option<String>,
 }
 
-/// `sattach`.
+/// Command line of `sattach`.
 pub const LINE: CommandLine<Args> = CommandLine {
     name: "sattach",
     synopsis: "[options] <jobid.stepid>",
@@ -104,7 +104,7 @@ fn filter(value: &str) -> Result<String, String> {
 /// Runs `sattach`.
 ///
 /// # Errors
-/// A step that does not run, a node that cannot be reached.
+/// A step that does not run, or a node that cannot be reached.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let mut args = Args::default();
     let Some(operands) = called::operands(session, &LINE, &words, &mut args)? else {
@@ -163,7 +163,7 @@ async fn follow(
             loop {
                 let next = answers.message().await.map_err(|status| format!("{name}: {}", status.message()));
                 let over = !matches!(next, Ok(Some(_)));
-                // Nobody listens any more when the command is ending.
+                // The receiver is gone when the command ends.
                 if tell.send(next).await.is_err() || over {
                     return;
                 }

@@ -1,7 +1,8 @@
-//! Copies of a file on the nodes of a job: `sbcast`, and `srun --bcast`.
+//! Copies of a file to the nodes of a job: `sbcast`, and `srun --bcast`.
 //!
-//! A step of its own writes them, one task on each node, as the user and under the job's control; the file is its input. A
-//! copy has its name only when it is whole. The shared objects of a program are copied like it, into a directory beside it.
+//! A separate step writes the copies, with one task per node, as the user and under the job's limits. The
+//! file is the step's input. A copy gets its name only when it is complete. The shared objects of a program
+//! are copied in the same way, to a directory beside it.
 
 use std::fs::File;
 use std::io::{self, Seek};
@@ -25,7 +26,7 @@ use crate::options::{CommandLine, Opt};
 use crate::place;
 use crate::session::Session;
 
-/// What each node runs: DEST MODE SIZE FORCE TIME FILTER.
+/// Script of each node, with the arguments DEST MODE SIZE FORCE TIME FILTER.
 const COPY: &str = r#"
 case $4 in 0) [ ! -e "$1" ] || { echo "sbcast: error: $SLURMD_NODENAME: $1: File exists; --force replaces it" >&2; exit 17; };; esac
 umask 077
@@ -37,23 +38,23 @@ chmod "$2" "$part" || exit
 [ -z "$5" ] || touch -d "@$5" "$part" || exit
 mv -f "$part" "$1"
 "#;
-/// What each node runs first for a directory of shared objects.
+/// Command that creates a directory of shared objects on each node.
 const LIBRARIES: &str = "mkdir -p -m 700";
 
-/// How a file is copied.
+/// Options of a copy.
 #[derive(Clone, Copy, Debug, Default)]
 struct Manner {
-    /// A file that is there is replaced.
+    /// True to replace an existing file.
     force: bool,
-    /// The time of the last change is kept.
+    /// True to preserve the time of the last change.
     preserve: bool,
-    /// It is compressed on the way.
+    /// True to compress the file for the transfer.
     compress: bool,
-    /// The directory is made, if it is missing.
+    /// True to create a missing directory.
     directory: bool,
 }
 
-/// What the options of `sbcast` say.
+/// Options of `sbcast`.
 #[derive(Debug, Default)]
 pub struct Args {
     manner: Manner,
@@ -61,7 +62,7 @@ pub struct Args {
     verbose: u32,
 }
 
-/// `sbcast`.
+/// Command line of `sbcast`.
 pub const LINE: CommandLine<Args> = CommandLine {
     name: "sbcast",
     synopsis: "[OPTIONS] SOURCE DEST",
@@ -141,7 +142,7 @@ fn tell(session: &mut Session, args: &Args, source: &str, destination: &str) {
 /// Runs `sbcast`.
 ///
 /// # Errors
-/// A file that cannot be read, a job that is not there, a node that cannot write.
+/// A file that cannot be read, an unknown job, or a node that cannot write.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let mut args = Args::default();
     let Some(operands) = called::operands(session, &LINE, &words, &mut args)? else {
@@ -166,7 +167,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     Ok(ended.shell())
 }
 
-/// Copies a file to nodes of a job: those named, or all of them.
+/// Copies a file to the named nodes of a job, or to all its nodes.
 async fn copy(
     session: &mut Session,
     job: u32,
@@ -207,11 +208,11 @@ async fn copy(
     let argv = ["/bin/sh", "-c", &script, "sbcast", &destination, &mode, &size, &force, &time, filter];
     let argv: Vec<String> = argv.into_iter().map(str::to_owned).collect();
     let mut signals = Signals::listen(TAKEN)?;
-    // The step that copies is one like any other, and copies nothing itself.
+    // The step of the copy itself has no program to copy, so the recursion ends there.
     Box::pin(run_in(session, vec![(job, wishes)], &argv, &mut signals)).await
 }
 
-/// A compressed copy of a file, which is gone with the value.
+/// Returns a compressed copy of a file, which is deleted with the value.
 fn compressed(source: &str) -> anyhow::Result<tempfile::NamedTempFile> {
     let file = tempfile::NamedTempFile::new().context("cannot make a file for what is compressed")?;
     let mut encoder = GzEncoder::new(file, Compression::fast());
@@ -221,10 +222,10 @@ fn compressed(source: &str) -> anyhow::Result<tempfile::NamedTempFile> {
     Ok(file)
 }
 
-/// Copies the program of a step to its nodes, if `--bcast` asks for that.
+/// Copies the program of a step to its nodes if `--bcast` requests it.
 ///
 /// # Errors
-/// As of [`run`].
+/// Fails as [`run`] does.
 pub(super) async fn executable(
     session: &mut Session,
     job: u32,
@@ -265,7 +266,7 @@ pub(super) async fn executable(
     Ok(())
 }
 
-/// Where the shared objects of a step's program are on its nodes; `None` where they are not sent.
+/// Returns the directory of the shared objects of a step's program on its nodes; `None` if they are not sent.
 fn library_directory(job: u32, wishes: &Submission, step: u32) -> anyhow::Result<Option<String>> {
     if wishes.step.bcast.is_none() || !wishes.step.send_libs {
         return Ok(None);
@@ -273,10 +274,11 @@ fn library_directory(job: u32, wishes: &Submission, step: u32) -> anyhow::Result
     Ok(Some(format!("{}_libs", base(job, wishes, step)?)))
 }
 
-/// The variable by which a program finds the shared objects that were sent with it.
+/// Returns the value of `LD_LIBRARY_PATH` with the directory of sent shared objects; `None` if they are not
+/// sent.
 ///
 /// # Errors
-/// The working directory is gone.
+/// A working directory that was deleted.
 pub(super) fn library_path(
     job: u32,
     wishes: &Submission,
@@ -290,13 +292,14 @@ pub(super) fn library_path(
     }))
 }
 
-/// Where the program is on a node: where `--bcast` says, or below that under a name that is this node's.
+/// Returns the path of the program on a node: the path of `--bcast`, or the base with the node's name
+/// appended.
 fn place_on(job: u32, wishes: &Submission, step: &CreateStepResponse, node: &str) -> anyhow::Result<String> {
     let base = base(job, wishes, step.step_id)?;
     Ok(if wishes.step.bcast.as_ref() == Some(&base) { base } else { format!("{base}_{node}") })
 }
 
-/// Where `--bcast` says, or a name of the step's below that.
+/// Returns the path of `--bcast`, or a name of the step below the directory of `--bcast`.
 fn base(job: u32, wishes: &Submission, step: u32) -> anyhow::Result<String> {
     let said = wishes.step.bcast.as_deref().unwrap_or_default();
     if !said.is_empty() && !said.ends_with('/') {
@@ -307,10 +310,10 @@ fn base(job: u32, wishes: &Submission, step: u32) -> anyhow::Result<String> {
     Ok(format!("{}/slurm_bcast_{job}.{step}", directory.trim_end_matches('/')))
 }
 
-/// What tasks run where `--bcast` has put the program; `None` without it.
+/// Returns the programs of the tasks at the paths of their copies; `None` without `--bcast`.
 ///
 /// # Errors
-/// The working directory is gone.
+/// A working directory that was deleted.
 pub(super) fn copies(
     job: u32,
     wishes: &Submission,

@@ -1,7 +1,7 @@
-//! `srun a : b`: programs of their own for the first tasks, for the next ones, and so on.
+//! Command lines `srun a : b`: different programs for the first tasks, the next ones, and so on.
 //!
-//! In a het job each component runs its program in a step of its own. Anywhere else all of them are one step, whose tasks
-//! are counted through, so that MPI programs among them find each other.
+//! In a het job each component runs its program in a separate step. In any other job they form a single step
+//! with consecutive ranks, so that MPI programs can communicate.
 
 use anyhow::{Context, bail};
 use spur_core::text::nodes::NodeCount;
@@ -12,7 +12,7 @@ use crate::options::submission::Submission;
 use crate::options::{Reading, Settled, het};
 use crate::session::Session;
 
-/// What stands between components.
+/// Separator of components.
 const COLON: &str = ":";
 
 /// A component: its words, with what it takes over from those before it, what they come to, and its program.
@@ -22,18 +22,18 @@ struct Component {
     argv: Vec<String>,
 }
 
-/// The jobs to run a step in, each with its wishes, and the program for where these name none.
+/// Jobs to run a step in, each with its options, and the program of those without their own.
 pub(super) type Parts = (Vec<(u32, Submission)>, Vec<String>);
 
-/// Whether there are several components.
+/// True if the command line has several components.
 pub(super) fn are_in(argv: &[String]) -> bool {
     argv.iter().any(|word| word == COLON)
 }
 
-/// Several components as one step: how many tasks there are in all, and what each runs.
+/// Combines several components into one step: the total number of tasks, and the program of each.
 ///
 /// # Errors
-/// They differ in more than one step can have.
+/// Components that differ in options that a step has only once.
 pub(super) fn merged(
     session: &Session,
     first: Submission,
@@ -77,7 +77,8 @@ pub(super) fn merged(
     Ok((wishes, argv))
 }
 
-/// The components of a het job in which each component of the line runs: those that it names, or the one of its place.
+/// Assigns each component of the command line to components of the het job: those that it names, or the one
+/// at its position.
 ///
 /// # Errors
 /// A component that the job does not have.

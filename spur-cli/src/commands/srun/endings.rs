@@ -1,5 +1,5 @@
-//! What is told of tasks that have ended: those of a node that end alike at about the same time share a line, as with
-//! Slurm, whose nodes collect them for as long.
+//! Messages about ended tasks. As with Slurm, whose nodes collect them, tasks of a node with the same result
+//! at about the same time share a line.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use tokio::time::Instant;
 
 use crate::session::Session;
 
-/// For how long more tasks of a node are waited for, from the first.
+/// Time for which more tasks of a node are awaited, from the first one.
 const COLLECTED: Duration = Duration::from_millis(100);
-/// What the C library says of signals, from 1 on.
+/// Names of signals in the C library, from signal 1.
 const SIGNALS: [&str; 31] = [
     "Hangup",
     "Interrupt",
@@ -48,29 +48,29 @@ const SIGNALS: [&str; 31] = [
 const RT_MIN: usize = 34;
 const RT_MAX: usize = 64;
 
-/// Tasks of a node that ended alike.
+/// Tasks of a node that ended with the same result.
 #[derive(Debug)]
 pub(super) struct Ended {
-    /// The number of the node among those of the step.
+    /// Index of the node among those of the step.
     pub node: usize,
-    /// How, and whether there is a core file.
+    /// Exit code, and true if there is a core file.
     how: (ExitCode, bool),
     tasks: IdSet,
     due: Instant,
 }
 
 impl Ended {
-    /// Whether no more tasks are waited for.
+    /// True if no more tasks are awaited.
     pub(super) fn is_due(&self) -> bool {
         self.due <= Instant::now()
     }
 }
 
-/// Ends of tasks that nothing was said of yet.
+/// Ends of tasks that have not been reported.
 #[derive(Debug)]
 pub(super) struct Endings {
     untold: Vec<Ended>,
-    /// Whether an end like the one that was told of last is passed over.
+    /// True to omit an end equal to the one reported last.
     reduced: bool,
     last: Option<(ExitCode, bool)>,
 }
@@ -80,7 +80,7 @@ impl Endings {
         Endings { untold: Vec::new(), reduced, last: None }
     }
 
-    /// Takes note of a task.
+    /// Adds the end of a task.
     pub(super) fn add(&mut self, node: usize, task: u32, how: (ExitCode, bool)) {
         let task = IdSet::from_iter([task]);
         match self.untold.iter_mut().find(|known| (known.node, known.how) == (node, how)) {
@@ -89,12 +89,12 @@ impl Endings {
         }
     }
 
-    /// When there is something to tell.
+    /// Returns the time of the next report; `None` without ends.
     pub(super) fn due(&self) -> Option<Instant> {
         self.untold.iter().map(|ended| ended.due).min()
     }
 
-    /// Tells of those that are chosen; nodes have names.
+    /// Reports the chosen ends; `name` returns the names of nodes.
     pub(super) fn tell<'a>(
         &mut self,
         session: &mut Session,
@@ -113,7 +113,7 @@ impl Endings {
     }
 }
 
-/// How a task ended, in Slurm's words.
+/// Returns the result of a task in Slurm's words.
 fn ending((exit, core_dumped): (ExitCode, bool)) -> String {
     let core = if core_dumped { " (core dumped)" } else { "" };
     match (exit.code, usize::from(exit.signal)) {
@@ -132,7 +132,8 @@ mod tests {
 
     use super::*;
 
-    /// What is said of tasks 0 and up that end on these nodes with these codes: of the second node first.
+    /// Returns the messages for tasks 0 and up that end on these nodes with these codes; the second node is
+    /// reported first.
     fn said(reduced: bool, ends: &[(usize, u8)]) -> String {
         let mut session = Session::in_memory("srun", BTreeMap::new(), None);
         let mut endings = Endings::new(reduced);

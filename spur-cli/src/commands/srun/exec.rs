@@ -1,4 +1,4 @@
-//! `spur exec`: runs a command in a job that runs, beside what it does: the short way for
+//! The command `spur exec`, which runs a command in a running job beside its steps. It is a short form of
 //! `srun --jobid=JOB --overlap --pty`.
 
 use std::io::{IsTerminal, stdin, stdout};
@@ -13,7 +13,7 @@ pub(in crate::commands) struct Args {
     node: Option<String>,
 }
 
-/// `spur exec`.
+/// Command line of `spur exec`.
 pub(in crate::commands) const LINE: CommandLine<Args> = CommandLine {
     name: "spur exec",
     synopsis: "[--node=NODE] JOB [COMMAND [ARGUMENTS]]",
@@ -31,7 +31,7 @@ pub(in crate::commands) const LINE: CommandLine<Args> = CommandLine {
 /// Runs `spur exec`.
 ///
 /// # Errors
-/// Whatever keeps the command from being run to its end.
+/// A failure to run the command.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let mut args = Args::default();
     let Some(mut operands) = called::operands(session, &LINE, &words, &mut args)? else {

@@ -1,4 +1,4 @@
-//! Which job, or which components of a het job, a step is for.
+//! Selection of the job, or of the components of a het job, in which a step runs.
 
 use anyhow::{Context, bail, ensure};
 use spur_proto::v1::{HetStep, JobFilter};
@@ -9,14 +9,14 @@ use crate::options::defs::SRUN_LINE;
 use crate::options::submission::Submission;
 use crate::session::Session;
 
-/// What stands behind the name of a variable that is about one component, before its number.
+/// Infix of variables for one component, before its number.
 const GROUP: &str = "_HET_GROUP_";
 
-/// The jobs to run a step in, each with its wishes: the job this command is called in, or the components that
-/// `--het-group` names.
+/// Returns the jobs in which a step runs, with the options for each. These are the job of this command, or
+/// the components selected by `--het-group`.
 ///
 /// # Errors
-/// No job, or a component that it does not have.
+/// No job, or a component that the job does not have.
 pub(super) fn parts(
     session: &Session,
     wishes: Submission,
@@ -105,10 +105,10 @@ pub(super) fn is_inside(session: &Session) -> bool {
     session.env("SLURM_JOB_ID").or_else(|| session.env("SLURM_JOBID")).is_some()
 }
 
-/// The number of a job by the name that `--jobid` has for it: its own, or that of an array with the number of a task.
+/// Returns the number of a job by its name in `--jobid`: a number, or that of an array with a task.
 ///
 /// # Errors
-/// A name that is none, or not of one job.
+/// An invalid name, or one of several jobs.
 pub(super) async fn named(session: &mut Session, name: &str) -> anyhow::Result<u32> {
     if let Ok(job) = name.parse() {
         return Ok(job);
@@ -125,7 +125,7 @@ pub(super) async fn named(session: &mut Session, name: &str) -> anyhow::Result<u
     }
 }
 
-/// The job this command is called in.
+/// Returns the job in which this command runs.
 fn current_job(session: &Session) -> anyhow::Result<u32> {
     let text = session.env("SLURM_JOB_ID").or_else(|| session.env("SLURM_JOBID")).unwrap_or_default();
     text.parse().with_context(|| format!("SLURM_JOB_ID is `{text}`, which is no job number"))

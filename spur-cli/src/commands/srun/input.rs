@@ -1,4 +1,4 @@
-//! Where the tasks' standard input comes from, and the thread that reads it.
+//! Sources of the tasks' standard input, and the thread that reads them.
 
 use std::io;
 use std::time::Duration;
@@ -11,41 +11,42 @@ use rustix::termios::{isatty, tcgetpgrp};
 use spur_core::text::pattern::FilePattern;
 use tokio::sync::mpsc;
 
-/// How often a command in the background looks whether it is in the foreground.
+/// Interval at which a command in the background checks if it is in the foreground.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// How much of standard input is read at a time, in bytes.
+/// Number of bytes read from the standard input at a time.
 const STDIN_BYTES: usize = 64 << 10;
 
-/// Where the tasks' standard input comes from.
+/// Source of the tasks' standard input.
 pub(super) enum Input {
-    /// This command's own, for all tasks.
+    /// Input of this command, for all tasks.
     All,
-    /// This command's own, for one task.
+    /// Input of this command, for one task.
     Task(u32),
-    /// Nothing.
+    /// No input.
     None,
     /// A file, for all tasks.
     File(std::fs::File),
-    /// Files of nodes or tasks, which these open themselves.
+    /// Files of nodes or tasks, which open them.
     Pattern(String),
 }
 
-/// What one of several steps reads.
+/// Input of one of several steps.
 pub(super) struct Wanted {
-    /// Only this task.
+    /// The only task that gets input; `None` for all tasks.
     pub task: Option<u32>,
-    /// Nothing of this command's.
+    /// True if the step gets no input of this command.
     pub none: bool,
-    /// Files of its own; empty: none.
+    /// Pattern of files for the step's tasks; empty for none.
     pub pattern: String,
 }
 
 impl Input {
-    /// What `--input` says, for a step of so many tasks; a file is looked for where the command was called.
+    /// Returns the source given by `--input`, for a step with this number of tasks. A file is opened relative
+    /// to the directory of the call.
     ///
     /// # Errors
-    /// A task that is not there, a file that cannot be read.
+    /// A task that does not exist, or a file that cannot be read.
     pub(super) fn of(said: Option<&str>, tasks: u32) -> anyhow::Result<Input> {
         match said {
             None | Some("all" | "-") => Ok(Input::All),
@@ -70,7 +71,7 @@ impl Input {
         }
     }
 
-    /// What the first or another of the steps reads.
+    /// Returns the input of the first step, or of another one.
     pub(super) fn wanted(&self, first: bool) -> Wanted {
         let pattern = if let Input::Pattern(pattern) = self { pattern.clone() } else { String::new() };
         let none = matches!(self, Input::None | Input::Pattern(_)) || (self.task().is_some() && !first);
@@ -84,7 +85,7 @@ impl Input {
         }
     }
 
-    /// Reads the input on a thread of its own, for it may block for ever, and passes it to every node.
+    /// Reads the input on a separate thread, since a read may block forever, and sends it to every node.
     pub(super) fn broadcast(self, nodes: Vec<mpsc::Sender<Option<Bytes>>>) {
         let source: Box<dyn io::Read + Send> = match self {
             Input::None | Input::Pattern(_) => return,
@@ -96,12 +97,13 @@ impl Input {
     }
 }
 
-/// The terminal that is the standard input. A command in the background that read it would be stopped, so it is read only
-/// while this command is in the foreground.
+/// The terminal on the standard input. Reading in the background would stop the command, so it reads only in
+/// the foreground.
 struct Keyboard;
 
 impl Keyboard {
-    /// A terminal that controls no session of this command has no foreground, and is read like any file.
+    /// True if this command is in the foreground. A terminal that does not control the session has no
+    /// foreground and is read like a file.
     fn is_ours() -> bool {
         tcgetpgrp(io::stdin()).map_or(true, |foreground| foreground == getpgrp())
     }
@@ -110,12 +112,12 @@ impl Keyboard {
 impl io::Read for Keyboard {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            // A read that already waits for a key would stop the command when it goes into the background.
+            // Waiting for a key inside a read would stop the command when it moves to the background.
             poll(&mut [PollFd::new(&io::stdin(), PollFlags::IN)], None)?;
             if Self::is_ours() {
                 return io::stdin().read(buffer);
             }
-            // Keys are for the shell. It tells nobody when it gives the terminal to a command that runs.
+            // The keys are for the shell, which does not report when the command returns to the foreground.
             std::thread::sleep(LOOK_AGAIN);
         }
     }
@@ -130,7 +132,7 @@ fn read_to_nodes(mut source: Box<dyn io::Read + Send>, nodes: &[mpsc::Sender<Opt
             Ok(length) => Some(Bytes::copy_from_slice(&buffer[..length])),
         };
         let end = data.is_none();
-        // A node that has ended takes nothing any more.
+        // A node that has ended accepts no input.
         let taken = nodes.iter().filter(|node| node.blocking_send(data.clone()).is_ok()).count();
         if end || taken == 0 {
             return;

@@ -1,4 +1,4 @@
-//! What nodes are told to launch.
+//! Launch requests to the nodes.
 
 use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
@@ -140,7 +140,8 @@ impl Run {
     }
 }
 
-/// The user's own variables. With ALL they count more than what is said of them: so it is with srun, and not with sbatch.
+/// Returns the user's variables. With ALL, in `srun` the environment overrides values in `--export`, unlike
+/// in `sbatch`.
 fn exported(session: &Session, export: &Export) -> place::Environment {
     let mut environment = place::exported(session.environment(), export);
     if matches!(export, Export::Some { all: true, .. }) {
@@ -196,7 +197,7 @@ fn environment_of_step(
 ) -> Vec<KeyValue> {
     let mut environment = step.environment.clone();
     const DISTRIBUTION: &str = "SLURM_DISTRIBUTION";
-    // Of planes and lists of hosts the controller has said it.
+    // The controller has set the variable for planes and lists of hosts.
     let is_dealt = environment.iter().any(|pair| pair.key == DISTRIBUTION);
     let mut set = |key: &str, value| environment.push(KeyValue { key: key.to_owned(), value });
     if let Some(&StepWindow { rows, columns }) = window {
@@ -225,9 +226,9 @@ fn environment_of_step(
     if let Some(each) = wishes.spec.tasks_per_node {
         set("SLURM_NTASKS_PER_NODE", each.to_string());
     }
-    // Whoever asked for memory knows; a script is told, and has it in its own environment.
+    // As in Slurm, tasks get no variables of memory; a batch script has them in its environment.
     environment.retain(|pair| !pair.key.starts_with("SLURM_MEM_PER_"));
-    // Where the user stood is what this command was told, or knows.
+    // The directory of this command's own environment takes precedence.
     environment.retain(|pair| pair.key != "SLURM_SUBMIT_DIR" || session.env(&pair.key).is_none());
     if wishes.step.preserve_environment {
         let kept = |pair: &KeyValue| PRESERVED.contains(&&*pair.key);
@@ -236,14 +237,14 @@ fn environment_of_step(
     environment
 }
 
-/// What tasks are told of the command that launches them.
+/// Returns the variables that describe this command to the tasks.
 fn of_srun(step: &CreateStepResponse, umask: u32, mpi: &str) -> Vec<(&'static str, String)> {
     let mut variables =
         vec![("SLURM_UMASK", format!("{umask:04o}")), ("SLURM_PRIO_PROCESS", place::niceness().to_string())];
     if mpi != "none" {
         variables.push(("SLURM_MPI_TYPE", mpi.to_owned()));
     }
-    // The address at which the first node sees this host.
+    // The address of this host as the first node reaches it.
     if let Some(own) = step.nodes.first().and_then(|node| own_address(&node.address)) {
         variables.push(("SLURM_LAUNCH_NODE_IPADDR", own.clone()));
         variables.push(("SLURM_SRUN_COMM_HOST", own));
@@ -251,7 +252,7 @@ fn of_srun(step: &CreateStepResponse, umask: u32, mpi: &str) -> Vec<(&'static st
     variables
 }
 
-/// This host's address on the way to a node. Nothing is sent.
+/// Returns this host's address on the route to a node. No packet is sent.
 fn own_address(node: &str) -> Option<String> {
     let node = node.to_socket_addrs().ok()?.next()?;
     let any: IpAddr =
@@ -261,7 +262,7 @@ fn own_address(node: &str) -> Option<String> {
     socket.local_addr().ok().map(|own| own.ip().to_string())
 }
 
-/// What the names of a step's files are made from.
+/// Returns the values of placeholders in the names of a step's files.
 pub(super) fn names(session: &Session, job: u32, step: &CreateStepResponse, directory: PathBuf) -> Names {
     let number = |name: &str| session.env(name).and_then(|text| text.parse::<u32>().ok());
     Names {

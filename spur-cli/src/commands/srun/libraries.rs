@@ -1,13 +1,14 @@
-//! The shared objects that a program needs: `srun --bcast --send-libs`.
+//! Shared objects that a program needs: `srun --bcast --send-libs`.
 
 use std::process::Command;
 
 use anyhow::Context;
 
-/// Directories whose shared objects nodes have themselves, as Slurm's `BcastExclude` without a configuration.
+/// Directories whose shared objects are on the nodes, as in Slurm's default for `BcastExclude`.
 const SYSTEM: [&str; 4] = ["/lib", "/usr/lib", "/lib64", "/usr/lib64"];
 
-/// The shared objects of a program that are not in `excluded` directories, as the dynamic linker finds them here.
+/// Returns the shared objects of a program outside the `excluded` directories, as the dynamic linker of this
+/// host finds them.
 pub(super) fn shared_objects(program: &str, excluded: Option<&[String]>) -> anyhow::Result<Vec<String>> {
     let told = Command::new("ldd").arg(program).output().context("--send-libs: ldd cannot be run")?;
     let excluded: Vec<&str> = match excluded {
@@ -17,8 +18,8 @@ pub(super) fn shared_objects(program: &str, excluded: Option<&[String]>) -> anyh
     Ok(named_by_ldd(&String::from_utf8_lossy(&told.stdout), &excluded))
 }
 
-/// The paths in what `ldd` prints, `NAME => PATH (ADDRESS)`. That of the dynamic linker has no name before it, and stands
-/// in the program itself.
+/// Returns the paths in the output of `ldd`, `NAME => PATH (ADDRESS)`. The dynamic linker has no name there;
+/// the program contains its path.
 fn named_by_ldd(told: &str, excluded: &[&str]) -> Vec<String> {
     let is_within =
         |path: &str, directory: &str| path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'));

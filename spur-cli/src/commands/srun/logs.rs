@@ -1,4 +1,5 @@
-//! `spur logs`: shows what a batch job writes, from its node while it runs, afterwards from the file.
+//! The command `spur logs`: prints the output of a batch job, from its node while the job runs and later from
+//! the file.
 
 use std::io::Write;
 use std::path::Path;
@@ -22,7 +23,7 @@ pub(in crate::commands) struct Args {
     stderr: bool,
 }
 
-/// `spur logs`.
+/// Command line of `spur logs`.
 pub(in crate::commands) const LINE: CommandLine<Args> = CommandLine {
     name: "spur logs",
     synopsis: "[-f] [-e] JOB",
@@ -51,7 +52,7 @@ pub(in crate::commands) const LINE: CommandLine<Args> = CommandLine {
 /// Runs `spur logs`.
 ///
 /// # Errors
-/// A job that is not there or has no script, a file that cannot be read.
+/// An unknown job, a job without a script, or a file that cannot be read.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let mut args = Args::default();
     let Some(operands) = called::operands(session, &LINE, &words, &mut args)? else {
@@ -101,7 +102,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     show_file(session, &job, args.stderr).map(|()| 0)
 }
 
-/// Shows the file of a job that has ended.
+/// Prints the file of a job that has ended.
 fn show_file(session: &mut Session, job: &Job, stderr: bool) -> anyhow::Result<()> {
     let path = if stderr { &job.stderr } else { &job.stdout };
     let file = std::fs::File::open(Path::new(path));

@@ -1,7 +1,8 @@
-//! `srun`: runs a program as a step of the job it is called in, of the job it is told of, or of an allocation of its own.
+//! The command `srun`: runs a program as a step of its own job, of a given job, or of a new allocation.
 //!
-//! The controller lays the step out and signs a credential; with it, the command talks to each node directly, one
-//! stream each. What tasks write comes here line by line; how they end decides the exit code.
+//! The controller lays out the step and signs a credential. With the credential, the command connects to each
+//! node directly, with one stream per node. The tasks' output arrives here line by line, and their results
+//! determine the exit code.
 
 pub mod attach;
 pub mod bcast;
@@ -61,33 +62,33 @@ use spur_proto::v1::step_input::Input as StepInputKind;
 use states::{State, States};
 use terminal::Raw;
 
-/// Events that may wait for this command to take them.
+/// Capacity of the queue of events.
 const EVENTS: usize = 256;
-/// The signals that are taken; most are for the tasks.
+/// Numbers of the handled signals; most are passed on to the tasks.
 const TAKEN: &[u8] = &[1, 2, 3, 10, 12, 14, 15, 18, WINCH];
-/// The terminal has another size.
+/// Number of the signal that reports another size of the terminal.
 const WINCH: u8 = 28;
-/// After how long a wait for CPUs is told of.
+/// Time after which a wait for CPUs is reported.
 const QUIET_WAIT: Duration = Duration::from_secs(1);
-/// For how long what the controller said of where nodes are is news.
+/// Time for which the controller's answer about the nodes' addresses is reused.
 const NEWS: Duration = Duration::from_secs(1);
-/// From SIGTERM to SIGKILL for tasks that are ended because one has failed.
+/// Time from SIGTERM to SIGKILL for tasks that are ended because one has failed.
 const TERM_WAIT: Duration = Duration::from_secs(5);
-/// For how long a step that is ended is said to be waited for, in seconds: Slurm's with its default KillWait.
+/// Number of seconds that the message about an ended step gives: Slurm's with its default KillWait.
 const CANCEL_WAIT: u32 = 32;
-/// How a task ends whose files cannot be opened.
+/// Result of a task whose files cannot be opened.
 const NO_FILES: ExitCode = ExitCode { code: 0, signal: 53 };
-/// How long the controller may take to say whether the job is ending.
+/// Time for the controller to answer if the job is ending.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
-/// What the controller says of a step whose job is ending.
+/// The controller's code for a step whose job is ending.
 const JOB_IS_OVER: &str = "ESLURM_ALREADY_DONE";
-/// A second interrupt within this time ends the step.
+/// Time within which a second interrupt ends the step.
 const TWICE: Duration = Duration::from_secs(1);
 
 /// Runs `srun`.
 ///
 /// # Errors
-/// Whatever keeps the step from being run to its end.
+/// A failure to run the step.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let words = &words[..];
     let mut wishes = Submission::default();
@@ -127,7 +128,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         let parts = group::parts_of(session, &name, wishes, words).await?;
         return run_in(session, parts, &argv, &mut signals).await.map(ExitCode::shell);
     }
-    // What an allocation would get is asked in jobs, too.
+    // `--test-only` describes a new allocation, also inside a job.
     if wishes.test_only || !group::is_inside(session) {
         return outside::run(session, wishes, &argv, &mut signals).await;
     }
@@ -214,7 +215,7 @@ async fn run_in(
     ended
 }
 
-/// A step that the controller has laid out.
+/// A step with the controller's layout.
 struct LaidOut {
     job: u32,
     wishes: Submission,
@@ -234,12 +235,12 @@ impl LaidOut {
     }
 }
 
-/// Tells the controller of nodes that will never report the end of a step because they never began it.
+/// Reports nodes on which the step never started, since they cannot report its end.
 async fn abandon(session: &mut Session, (job_id, step_id): (u32, u32), nodes: Vec<String>, exit_code: u8) {
     let request = AbandonStepRequest { job_id, step_id, nodes, exit_code: exit_code.into() };
     let Ok(connection) = session.connection() else { return };
     let told = connection.read(request, async |mut controller, r| controller.abandon_step(r).await).await;
-    // One that says no knows of the end already.
+    // A refusal means that the controller knows the end of the step.
     if let Err(error) = told
         && error.code().is_none()
     {
@@ -247,8 +248,8 @@ async fn abandon(session: &mut Session, (job_id, step_id): (u32, u32), nodes: Ve
     }
 }
 
-/// Has the controller end a step, on nodes that this command does not reach, too. Whether its job is ending already, which
-/// gives its steps the time that they have.
+/// Ends a step through the controller, also on nodes that this command cannot reach. Returns true if the job
+/// is already ending, which gives its steps their KillWait.
 async fn end_by_controller(session: &mut Session, job: u32, step: u32) -> bool {
     let request = CancelJobsRequest {
         steps: vec![format!("{job}.{step}")],
@@ -269,7 +270,7 @@ async fn end_by_controller(session: &mut Session, job: u32, step: u32) -> bool {
     }
 }
 
-/// Asks the controller for the step. That may take until other steps of the job have ended.
+/// Requests the step from the controller, and waits while other steps of the job use the resources.
 async fn create(
     session: &mut Session,
     job: u32,
@@ -309,7 +310,7 @@ async fn create(
     }
 }
 
-/// Why there is no step, in Slurm's words.
+/// Returns the error for a refused step, in Slurm's words.
 fn not_created(job: u32, error: CallError) -> anyhow::Error {
     let expired = format!("Check SLURM_JOB_ID environment variable. Expired or invalid job {job}");
     match error.code() {
@@ -321,7 +322,7 @@ fn not_created(job: u32, error: CallError) -> anyhow::Error {
     }
 }
 
-/// Asks the controller again for what changes of a step that it has laid out.
+/// Requests the changed parts of a step's layout from the controller.
 async fn ask_again(
     connection: &mut Connection,
     job: u32,
@@ -337,53 +338,53 @@ async fn ask_again(
     connection.read(request, async |mut controller, r| controller.create_step(r).await).await
 }
 
-/// Steps under way at the same time: one, or one for each component of a het job that runs the program.
+/// Steps that run together: a single one, or one per component of a het job.
 struct Party {
     runs: Vec<Run>,
-    /// What nodes tell, by the number that they have among those of all steps.
+    /// Events of nodes, with the index of the node among those of all steps.
     events: mpsc::Receiver<(usize, Event)>,
 }
 
-/// A step under way.
+/// A running step.
 struct Run {
     job: u32,
     step: u32,
     /// The steps of all components that run the program; none where this is the only one.
     world: Vec<HetStep>,
     wishes: Submission,
-    /// The number of its first node among those of all steps.
+    /// Index of the step's first node among those of all steps.
     first: usize,
     nodes: Vec<Node>,
     outputs: Outputs,
     endings: Endings,
-    /// Nodes that have something to tell yet.
+    /// Number of nodes that have not ended.
     open: usize,
     states: States,
-    /// Where the nodes were when somebody asked last.
+    /// Time and answer of the last request for the nodes' addresses.
     whereabouts: Option<(Instant, Vec<StepNodeLayout>)>,
-    /// This command's terminal, while the first task has its keys.
+    /// Raw mode of the terminal while the first task has its keys.
     raw: Option<Raw>,
     exit: ExitCode,
-    /// When the rest is ended because the first task has.
+    /// Time at which the other tasks are ended because the first one has ended.
     rest_until: Option<Instant>,
     interrupted: Option<Instant>,
-    /// When what an interrupt has left is killed.
+    /// Time at which tasks that survive an interrupt are killed.
     kill_at: Option<Instant>,
     killed: bool,
-    /// Whether it was told that the step is ended before its time.
+    /// True if the early end of the step was reported.
     cancelled: bool,
-    /// Whether a task was ended by TERM or KILL.
+    /// True if a task was ended by TERM or KILL.
     forced: bool,
-    /// Why nothing is written any more.
+    /// Error of the output, after which nothing is written.
     deaf: Option<anyhow::Error>,
     /// Nodes on which the step was not launched.
     never_launched: Vec<String>,
-    /// Whether there is a node on which it may run although it cannot be reached.
+    /// True if the step may run on a node that cannot be reached.
     out_of_reach: bool,
 }
 
 impl Party {
-    /// Launches all steps. What comes in goes to all of them, or to one task of the first.
+    /// Launches all steps. Input goes to all of them, or to one task of the first.
     fn launch(session: &Session, steps: Vec<LaidOut>, argv: &[String]) -> anyhow::Result<Party> {
         let (tell, events) = mpsc::channel(EVENTS);
         let mut runs: Vec<Run> = Vec::with_capacity(steps.len());
@@ -464,7 +465,7 @@ impl Party {
 }
 
 impl Run {
-    /// The first task ended so long ago that the rest is ended now, if it is time.
+    /// Ends the remaining tasks if the time after an interrupt or after the first task's end is over.
     fn end_rest(&mut self, session: &mut Session) {
         if self.kill_at.is_some_and(|kill_at| kill_at <= Instant::now()) {
             self.kill_at = None;
@@ -485,12 +486,12 @@ impl Run {
         }
     }
 
-    /// Tells how those tasks have ended that are chosen.
+    /// Reports the chosen ends of tasks.
     fn tell_endings(&mut self, session: &mut Session, chosen: impl Fn(&Ended) -> bool) {
         self.endings.tell(session, |node| &self.nodes[node].layout.name, chosen);
     }
 
-    /// Says, once, that the step is ended before its time.
+    /// Reports once that the step is ended early.
     fn tell_of_end(&mut self, session: &mut Session) {
         if !std::mem::replace(&mut self.cancelled, true) {
             session.inform(&format!(
@@ -499,7 +500,7 @@ impl Run {
         }
     }
 
-    /// What is left to do when all nodes have told everything.
+    /// Finishes the step after all nodes have ended and returns its exit code.
     async fn end(&mut self, session: &mut Session) -> anyhow::Result<ExitCode> {
         let rest = self.with_own(session, |outputs, own| outputs.finish_all(own));
         self.hear(rest);
@@ -516,20 +517,20 @@ impl Run {
         }
     }
 
-    /// Asks for a newer credential of the step.
+    /// Requests a newer credential of the step.
     async fn renew(&mut self, session: &mut Session, renewed: oneshot::Sender<Bytes>) {
         let Ok(connection) = session.connection() else { return };
         match ask_again(connection, self.job, self.step, &self.world).await {
             Ok(answer) if answer.credential.is_empty() => session.error(&self.cut_off("")),
-            // One that has given up needs none.
+            // The receiver is gone if the node was given up.
             Ok(answer) => drop(renewed.send(answer.credential)),
             Err(error) if error.code().is_some() => session.error(&self.cut_off(&format!(" ({error})"))),
             Err(error) => session.error(&format!("no newer credential for the step: {error}")),
         }
     }
 
-    /// What is told where a daemon that starts anew finds a launch begun: whether tasks ran cannot be known, so none may run
-    /// again.
+    /// Returns the message for a launch that a restart of the daemon interrupted. Tasks may have run, so the
+    /// launch is not repeated.
     fn cut_off(&self, why: &str) -> String {
         format!(
             "StepId={}.{} is lost: the daemon of a node ended while the step was launched there{why}",
@@ -537,8 +538,8 @@ impl Run {
         )
     }
 
-    /// Says where a node is now, if the controller answers at once; what it says of all nodes serves those that ask soon
-    /// after.
+    /// Returns the present address of a node, if the controller answers at once. The answer covers all nodes
+    /// and is reused for [`NEWS`].
     async fn find(&mut self, session: &mut Session, index: usize, found: oneshot::Sender<StepNodeLayout>) {
         if self.whereabouts.as_ref().is_none_or(|(asked, _)| asked.elapsed() > NEWS) {
             let Ok(connection) = session.connection() else { return };
@@ -552,7 +553,7 @@ impl Run {
         let name = &self.nodes[index].layout.name;
         let known = self.whereabouts.iter().flat_map(|(_, nodes)| nodes).find(|node| node.name == *name);
         if let Some(known) = known {
-            // One that has given up need not know.
+            // The receiver is gone if the node was given up.
             drop(found.send(known.clone()));
         }
     }
@@ -585,7 +586,7 @@ impl Run {
             Event::Ended(ended) => self.task_ended(session, index, &ended),
             Event::Cancelled if self.killed => {}
             Event::Cancelled => self.tell_of_end(session),
-            // Of several nodes that end the step the first knows the cause.
+            // If several nodes end the step, the first message has the cause.
             Event::Aborted(_) if self.killed => {}
             Event::Aborted(why) => {
                 session.error(&format!("{}: {why}", self.nodes[index].layout.name));
@@ -627,7 +628,7 @@ impl Run {
         let exit = ExitCode { code: small(ended.exit_code), signal: small(ended.exit_signal) };
         let task = ended.task;
         if exit == NO_FILES {
-            // The node says which; and nothing has run.
+            // The node reports the file, and the task has not run.
             self.states.set(task, State::FailedToStart);
             self.exit = states::worse(self.exit, ExitCode::exited(FAILURE));
             return;
@@ -640,7 +641,7 @@ impl Run {
         if !exit.is_success() {
             self.exit = states::worse(self.exit, exit);
             self.forced |= [Signal::TERM.number(), Signal::KILL.number()].contains(&exit.signal);
-            // A node knows of the end of its own tasks alone.
+            // Each node knows only the ends of its own tasks.
             let ends_all = self.wishes.oom_kill_step == Some(true) && exit == ExitCode::OUT_OF_MEMORY;
             if (ends_all || self.wishes.step.kill_on_bad_exit == Some(true)) && !self.killed && self.open > 0
             {
@@ -657,7 +658,7 @@ impl Run {
         }
     }
 
-    /// Ends what is left of the step because a part of it failed.
+    /// Ends the remaining tasks because a part of the step failed.
     fn abort(&mut self, session: &mut Session) {
         if !self.killed && self.open > 0 {
             self.tell_endings(session, |_| true);
@@ -666,12 +667,12 @@ impl Run {
         }
     }
 
-    /// Ends all tasks, which have so long to do so by themselves; nodes see to that.
+    /// Asks the nodes to end all tasks, with `wait` before SIGKILL.
     fn terminate(&mut self, wait: Duration) {
         self.killed = true;
         let kill_wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         for node in &self.nodes {
-            // A node that has ended needs no end.
+            // The receiver is gone if the node has ended.
             let _ = node.orders.send(StepInputKind::Terminate(StepTerminate { kill_wait_ms }));
         }
     }
@@ -683,13 +684,14 @@ impl Run {
 
     fn pass_on(&self, signal: Signal) {
         for node in &self.nodes {
-            // A node that has ended needs no signal.
+            // The receiver is gone if the node has ended.
             let _ = node.orders.send(StepInputKind::Signal(StepSignal { signal: signal.number().into() }));
         }
     }
 
-    /// The first interrupt shows how the tasks are, a second one right after it ends them, as do those signals that would
-    /// end this command; all others are for the tasks. With `--disable-status` the first interrupt is for the tasks, too.
+    /// Handles a signal. The first interrupt prints the tasks' states, and a second one within [`TWICE`] ends
+    /// them, as do signals that would end this command. Other signals are passed on to the tasks; with
+    /// `--disable-status` also the first interrupt.
     async fn signal(&mut self, session: &mut Session, signal: Signal) {
         let step = format!("StepId={}.{}", self.job, self.step);
         self.tell_endings(session, |_| true);
@@ -697,7 +699,7 @@ impl Run {
             resized if resized.number() == WINCH => {
                 let first = self.nodes.iter().find(|node| ranks(&node.layout).contains(0));
                 if let Some(node) = first.filter(|_| self.wishes.step.pty) {
-                    // A node that has ended shows nothing.
+                    // The receiver is gone if the node has ended.
                     let _ = node.orders.send(StepInputKind::Window(terminal::window()));
                 }
             }
@@ -715,7 +717,7 @@ impl Run {
             Signal::INT if self.interrupted.is_some_and(is_recent) => self.interrupt(session, &step),
             Signal::INT => {
                 self.interrupted = Some(Instant::now());
-                // It is said once of all steps.
+                // The message is printed once for all steps.
                 if self.first == 0 {
                     session.inform("interrupt (one more within 1 sec to abort)");
                 }
@@ -724,7 +726,8 @@ impl Run {
             Signal::TERM | Signal::HUP | Signal::QUIT => {
                 session.inform("forcing job termination");
                 self.cancelled = true;
-                // The signal may be that of the job's end, of which the tasks were told as well: they have KillWait.
+                // The signal may come from the job's end, which also reaches the tasks; these then have
+                // KillWait to end.
                 let job_ends = end_by_controller(session, self.job, self.step);
                 if !tokio::time::timeout(ANSWER_WAIT, job_ends).await.unwrap_or(false) {
                     self.kill();
@@ -734,14 +737,14 @@ impl Run {
         }
     }
 
-    /// Interrupts the tasks; those that are left in a moment are killed.
+    /// Interrupts the tasks; those that remain after [`TWICE`] are killed.
     fn interrupt(&mut self, session: &mut Session, step: &str) {
         session.inform(&format!("sending Ctrl-C to {step}"));
         self.pass_on(Signal::INT);
         self.kill_at = Some(Instant::now() + TWICE);
     }
 
-    /// Kills the tasks, and tells the controller that the step ends.
+    /// Kills the tasks and ends the step through the controller.
     async fn force(&mut self, session: &mut Session) {
         session.inform("forcing job termination");
         self.cancelled = true;
@@ -749,7 +752,7 @@ impl Run {
         end_by_controller(session, self.job, self.step).await;
     }
 
-    /// Leaves to the controller what this command could not bring to its end.
+    /// Reports to the controller the nodes that this command could not start or end.
     async fn leave(&mut self, session: &mut Session) {
         let never = std::mem::take(&mut self.never_launched);
         if !never.is_empty() {
@@ -769,7 +772,7 @@ impl Run {
         act(&mut self.outputs, &mut Own { out, err: &mut err })
     }
 
-    /// Output that nobody takes ends the step, and is told at the end.
+    /// Ends the step after a failed write; the error is reported at the end.
     fn hear(&mut self, written: anyhow::Result<()>) {
         if let Err(error) = written
             && self.deaf.is_none()
@@ -780,7 +783,7 @@ impl Run {
     }
 }
 
-/// Whether an interrupt right now would be the second within a second.
+/// True if a further interrupt would be the second within [`TWICE`].
 fn is_recent(interrupted: Instant) -> bool {
     interrupted.elapsed() < TWICE
 }

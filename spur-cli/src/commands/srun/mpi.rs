@@ -1,30 +1,30 @@
-//! What serves the MPI programs of a step (`--mpi`).
+//! Services for MPI programs of a step (`--mpi`).
 
 use std::str::FromStr;
 
-/// One of the ways in which an MPI library learns who and where its tasks are.
+/// Interface by which an MPI library learns its rank and the addresses of the other tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mpi {
     /// PMI-1 and PMI-2.
     Pmi2,
-    /// PMIx, by the library that nodes have.
+    /// PMIx, by the library installed on the nodes.
     Pmix,
-    /// None: every task is alone.
+    /// No service: every task is alone.
     None,
-    /// The question which there are.
+    /// Request for the list of interfaces.
     List,
 }
 
 impl Mpi {
-    /// What `--mpi=list` prints.
+    /// Output of `--mpi=list`.
     pub(super) const LIST: &str = "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n";
 
-    /// What was asked for, or, where nothing was, what the controller says (`[controller] mpi_default`).
+    /// Returns the requested interface, or the controller's default (`[controller] mpi_default`).
     pub(super) fn chosen(asked: &str, default: &str) -> Result<Mpi, InvalidMpi> {
         if asked.is_empty() { default.parse() } else { asked.parse() }
     }
 
-    /// As nodes know it.
+    /// Returns the interface's name in messages to nodes.
     pub(super) fn name(self) -> &'static str {
         match self {
             Mpi::Pmi2 => "pmi2",
@@ -34,7 +34,7 @@ impl Mpi {
     }
 }
 
-/// A type that does not exist; in Slurm's words.
+/// An unknown interface, in Slurm's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Invalid MPI type '{0}', --mpi=list for acceptable types")]
 pub(super) struct InvalidMpi(String);
@@ -44,9 +44,11 @@ impl FromStr for Mpi {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Ok(match text {
-            // Programs that find no server start alone, each as the first of one, and nobody notices: so there is one.
+            // A program without a server would start each task alone, without an error, so PMI is the
+            // default.
             "" | "pmi2" => Mpi::Pmi2,
-            // Slurm names a plugin for each version of the library; here the library itself knows.
+            // Slurm has one plugin per version of the library; in Spur, the library handles its version
+            // itself.
             "pmix" | "pmix_v2" | "pmix_v3" | "pmix_v4" | "pmix_v5" => Mpi::Pmix,
             "none" => Mpi::None,
             "list" => Mpi::List,

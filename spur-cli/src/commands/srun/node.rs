@@ -1,8 +1,8 @@
-//! One node's part of a step: launches it, follows it, and finds it again when the connection breaks.
+//! One node's part of a step: launches it, observes it, and reconnects after a broken connection.
 //!
-//! A node is asked to launch once. After a broken connection the step is attached to, from where its output was
-//! left; only a node that says it knows nothing of the step is asked to launch again. A node that cannot be reached
-//! for too long is given up, whatever it may be doing.
+//! A launch is requested once. After a broken connection, the command attaches to the step at the last
+//! position of its output. The launch is repeated only if the node reports that it does not know the step. A
+//! node that cannot be reached for too long is given up, even if it may still run the step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,97 +28,98 @@ use tonic::{Request, Status, Streaming};
 
 use super::stdin::Stdin;
 
-/// For how long a node that does not answer the launch is tried.
+/// Time for which an unanswered launch is retried.
 const LAUNCH_PATIENCE: Duration = Duration::from_secs(10);
-/// The code of a credential that does not allow a launch any more.
+/// Code of a credential that no longer permits a launch.
 const EXPIRED: &str = "ESLURMD_CREDENTIAL_EXPIRED";
-/// The code of a step that a node does not have.
+/// Code of a step that the node does not have.
 const UNKNOWN: &str = "ESLURMD_STEP_NOTRUNNING";
-/// For how long a node that runs the step may be away, e.g. because its daemon is restarted.
+/// Time for which a node that runs the step may be unreachable, e.g. during a restart of its daemon.
 const ATTACH_PATIENCE: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How much output is taken over before the node is told that it may drop it, in bytes.
+/// Number of bytes of output after which the node is informed that it may discard them.
 const TAKEN_BYTES: u64 = 32 << 10;
-/// Messages to a node that may be under way.
+/// Capacity of the queue of messages to a node.
 const QUEUE: usize = 8;
 
-/// What a node has to tell.
+/// Event of a node.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// All of its tasks run.
+    /// All tasks of the node run.
     Started,
-    /// A task has written something.
+    /// Output of a task.
     Output { task: u32, stderr: bool, data: Bytes },
-    /// A task has ended.
+    /// End of a task.
     Ended(TaskEnded),
-    /// The step cannot go on, and is to be ended on all nodes; why.
+    /// Request to end the step on all nodes, with the cause.
     Aborted(String),
-    /// Somebody has asked for the end of the step.
+    /// A user has requested the end of the step.
     Cancelled,
-    /// Nothing more follows.
+    /// End of the node's part; no event follows.
     Done,
-    /// It is given up; the second says whether it may have launched the step.
+    /// The node was given up; `launched` is true if it may have launched the step.
     Lost { why: String, launched: bool },
-    /// The credential is not good any more; a new one is waited for.
+    /// The credential is no longer valid; the node waits for a new one.
     Expired { renewed: oneshot::Sender<Bytes> },
-    /// Nobody is where the node was; where it is now is waited for.
+    /// No daemon answers at the node's address; the node's part waits for a newer address.
     Away { found: oneshot::Sender<StepNodeLayout> },
 }
 
-/// What is to be told to every node.
+/// Launch request, equal for all nodes.
 pub(super) struct Launch {
     pub credential: Bytes,
     pub launch: StepLaunch,
 }
 
-/// The way to one node.
+/// Connection to one node.
 pub(super) struct Node {
     pub layout: StepNodeLayout,
-    /// Standard input; `None` in it is its end.
+    /// Queue of the standard input; `None` marks its end.
     pub stdin: mpsc::Sender<Option<Bytes>>,
-    /// What goes before it.
+    /// Queue of messages that are sent before input.
     pub orders: mpsc::UnboundedSender<Input>,
 }
 
-/// How one connection came to its end.
+/// End of a connection.
 enum End {
     Done,
-    /// The node has said no.
+    /// The node refused the request.
     Refused(String),
     /// The node does not have the step.
     Unknown(String),
-    /// The node wants a newer credential.
+    /// The node requires a newer credential.
     Expired(String),
-    /// Nobody is there.
+    /// No daemon answers at the address.
     Away(String),
     Broken(String),
 }
 
-/// One node's part of the step.
+/// Observer of one node's part of the step.
 struct Follower {
     index: usize,
     layout: StepNodeLayout,
     plan: Arc<Launch>,
     credential: Bytes,
-    /// When a newer credential was asked for.
+    /// Time of the last request for a newer credential.
     renewed: Option<Instant>,
     events: mpsc::Sender<(usize, Event)>,
     source: mpsc::Receiver<Option<Bytes>>,
     stdin: Stdin,
     orders: mpsc::UnboundedReceiver<Input>,
-    /// A message that waits for room on the way to the node; it goes before input.
+    /// Message that waits for capacity in the queue; it precedes input.
     urgent: Option<Input>,
     started: bool,
-    /// The end of what was taken over, by task and whether it is the standard error; and what of it the node knows.
+    /// End of the received output by task and stream (true for the standard error), and the part of it that
+    /// the node knows of.
     taken: BTreeMap<(u32, bool), (u64, u64)>,
-    /// Tasks whose end was told.
+    /// Tasks whose ends were reported.
     ended: Vec<u32>,
-    /// When something was last heard.
+    /// Time of the last message from the node.
     heard: Instant,
 }
 
-/// Starts to follow a node's part of the step.
+/// Starts the observer of a node's part of the step.
 pub(super) fn follow(
     index: usize,
     layout: StepNodeLayout,
@@ -150,7 +151,7 @@ pub(super) fn follow(
 impl Follower {
     async fn run(mut self) {
         let last = self.follow_through().await;
-        // Nobody listens any more when the command is ending.
+        // The receiver is gone when the command ends.
         let _ = self.events.send((self.index, last)).await;
     }
 
@@ -193,8 +194,8 @@ impl Follower {
         }
     }
 
-    /// Gets a newer credential: the node's daemon may have been started since this one was issued. One that has just come
-    /// and is refused is no better for being asked for again.
+    /// Requests a newer credential, since the node's daemon may have started after this one was issued.
+    /// Returns false without a newer one, or if one that was just issued is refused.
     async fn renew(&mut self) -> bool {
         if self.renewed.is_some_and(|asked| asked.elapsed() < LAUNCH_PATIENCE) {
             return false;
@@ -209,11 +210,11 @@ impl Follower {
         true
     }
 
-    /// Asks where the node is now: its daemon may have been started again, at another port.
+    /// Requests the node's present address, since its daemon may have restarted on another port.
     async fn look_for_node(&mut self) {
         let (found, layout) = oneshot::channel();
         self.tell(Event::Away { found }).await;
-        // Whoever does not know it may do so later.
+        // The controller may know the address later.
         if let Ok(StepNodeLayout { address, public_keys, .. }) = layout.await {
             (self.layout.address, self.layout.public_keys) = (address, public_keys);
         }
@@ -230,7 +231,7 @@ impl Follower {
         Input::Attach(StepAttach { credential: self.credential.clone(), from: from.collect() })
     }
 
-    /// One connection, from its first message to its end.
+    /// Runs one connection from its first message to its end.
     async fn connection(&mut self, first: Input, launched: &mut bool) -> End {
         let (inputs, outgoing) = mpsc::channel(QUEUE);
         let channel = match dial(&self.layout).await {
@@ -252,7 +253,7 @@ impl Follower {
         }
     }
 
-    /// Passes on what comes from either side.
+    /// Exchanges messages in both directions until the connection ends.
     async fn exchange(&mut self, inputs: mpsc::Sender<StepInput>, mut outputs: Streaming<StepOutput>) -> End {
         loop {
             tokio::select! {
@@ -300,7 +301,7 @@ impl Follower {
                 self.tell(Event::Output { task, stderr, data: data.data.slice(seen..) }).await;
                 if told {
                     let taken = Input::Taken(StepOffset { task, stderr, offset: end });
-                    // If there is no room now, the next one says more.
+                    // If the queue is full, a later message includes this one.
                     let _ = inputs.try_send(StepInput { input: Some(taken) });
                 }
             }
@@ -322,15 +323,15 @@ impl Follower {
     }
 
     async fn tell(&self, event: Event) {
-        // Nobody listens any more when the command is ending.
+        // The receiver is gone when the command ends.
         let _ = self.events.send((self.index, event)).await;
     }
 }
 
-/// Looks on at a step on a node: its answers to `first`, as long as the sender is kept.
+/// Observes a step on a node: returns the answers to `first`, which end when the sender is dropped.
 ///
 /// # Errors
-/// A node that cannot be reached or says no.
+/// A node that cannot be reached or refuses.
 pub(super) async fn look_on(
     layout: &StepNodeLayout,
     credential: &[u8],
@@ -339,7 +340,7 @@ pub(super) async fn look_on(
     let failed = |end: End| anyhow::anyhow!("{}: {}", layout.name, end.why());
     let (inputs, outgoing) = mpsc::channel(QUEUE);
     let channel = dial(layout).await.map_err(failed)?;
-    // There is room in it, and its other end is here.
+    // The queue has capacity, and its receiver is in this function.
     let _ = inputs.send(StepInput { input: Some(first) }).await;
     let request = request(credential, outgoing).map_err(failed)?;
     let answer = client(channel).run(request).await.map_err(|status| failed(ended_by(&status)))?;
@@ -373,7 +374,7 @@ fn client(channel: Channel) -> StepsClient<Channel> {
     StepsClient::new(channel).max_decoding_message_size(MAX_MESSAGE).max_encoding_message_size(MAX_MESSAGE)
 }
 
-/// A call with what a node has to see before it reads anything of it.
+/// Returns the request with the headers that a node checks before it reads the stream.
 fn request(
     credential: &[u8],
     outgoing: mpsc::Receiver<StepInput>,
@@ -388,11 +389,11 @@ fn request(
     Ok(request)
 }
 
-/// The node is whom the controller says it is.
+/// Returns a dialer that accepts only the node's keys as known to the controller.
 fn dialer(layout: &StepNodeLayout) -> Dialer {
     let keys: Vec<PublicKey> =
         layout.public_keys.iter().filter_map(|key| PublicKey::from_bytes(key)).collect();
-    // No keys at all: the cluster uses none. One that is none is nobody's.
+    // A cluster without keys sends none. An invalid key matches no node.
     if layout.public_keys.is_empty() { Dialer::believing() } else { Dialer::expecting(&keys, None) }
 }
 

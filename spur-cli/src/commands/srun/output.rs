@@ -1,4 +1,4 @@
-//! Where the output of a step's tasks goes: line by line to the command's own, or into files.
+//! Output of a step's tasks: line by line to the command's own streams, or to files.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -13,25 +13,25 @@ use spur_proto::v1::StepFiles;
 
 use crate::options::submission::{Files, StepWishes};
 
-/// A line longer than this is passed on in parts, in bytes.
+/// Length in bytes beyond which a line is passed on in parts.
 const LONGEST_LINE: usize = 64 << 10;
 
-/// Where one of the two streams goes.
+/// Destination of one of the two streams.
 #[derive(Debug)]
 enum Route {
-    /// To the command's own.
+    /// The command's own stream.
     Own,
-    /// Nowhere.
+    /// No destination: the output is discarded.
     Nowhere,
-    /// To the command's own, but only that of one task.
+    /// The command's own stream, with the output of a single task.
     Task(u32),
-    /// Into files.
+    /// Files by pattern.
     Files(FilePattern),
-    /// Where the standard output goes, into the same files.
+    /// The files of the standard output.
     WithOutput,
 }
 
-/// What the names of files are made from.
+/// Values of placeholders in the names of files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     pub job: u32,
@@ -40,30 +40,30 @@ pub(super) struct Names {
     pub user: String,
     pub job_name: String,
     pub restarts: u32,
-    /// The names of the step's nodes, each with its tasks.
+    /// Names of the step's nodes, each with its tasks.
     pub nodes: Vec<(String, IdSet)>,
     pub directory: PathBuf,
 }
 
-/// The output of a step.
+/// Output of a step.
 pub(super) struct Outputs {
     stdout: Route,
     stderr: Route,
     append: bool,
     names: Names,
-    /// Digits of the largest task, if lines are labelled.
+    /// Number of digits of the largest task, if lines are labelled.
     label: Option<usize>,
     unbuffered: bool,
-    /// Lines that have not come to their end.
+    /// Lines that are not yet complete.
     begun: BTreeMap<(u32, bool), Vec<u8>>,
     files: BTreeMap<PathBuf, File>,
 }
 
 impl Outputs {
-    /// As the options say, for a step of so many tasks.
+    /// Returns the output that the options request, for a step with this number of tasks.
     ///
     /// # Errors
-    /// A pattern that is none.
+    /// An invalid pattern.
     pub(super) fn new(
         files: &Files,
         wishes: &StepWishes,
@@ -90,9 +90,10 @@ impl Outputs {
         })
     }
 
-    /// Leaves to the nodes the files that only one of them writes: `one_node` if there is no other.
+    /// Delegates to the nodes the files that only one node writes; `one_node` is true if the step has no
+    /// other node.
     pub(super) fn give_away(&mut self, one_node: bool) -> StepFiles {
-        // A node writes no labels.
+        // Nodes do not write labels.
         let labelled = self.label.is_some();
         let own = |route: &Route| match route {
             Route::Files(pattern) if !labelled && (one_node || pattern.per_node() || pattern.per_task()) => {
@@ -111,7 +112,7 @@ impl Outputs {
         StepFiles { stdout, stderr, joined, append: self.append, ..StepFiles::default() }
     }
 
-    /// Opens the files that are left, so that they are there whatever tasks write.
+    /// Opens the remaining files, so that they exist even without output.
     ///
     /// # Errors
     /// What the system says of a file.
@@ -128,10 +129,10 @@ impl Outputs {
         Ok(())
     }
 
-    /// Takes what a task has written. `out` and `err` are the command's own streams.
+    /// Writes the output of a task. `own` has the command's own streams.
     ///
     /// # Errors
-    /// What the system says of the stream or file.
+    /// An error of the stream or file.
     pub(super) fn write(
         &mut self,
         (task, stderr): (u32, bool),
@@ -149,7 +150,7 @@ impl Outputs {
         }
         begun.drain(..whole);
         if begun.len() >= LONGEST_LINE || (self.unbuffered && !begun.is_empty()) {
-            // As with Slurm: what has a label has a line of its own.
+            // As with Slurm, labelled output ends the line.
             if self.unbuffered {
                 begun.push(b'\n');
             }
@@ -162,10 +163,10 @@ impl Outputs {
         Ok(())
     }
 
-    /// Writes what a task that has ended left without the end of a line.
+    /// Writes the incomplete lines of a task that has ended.
     ///
     /// # Errors
-    /// What the system says of the stream or file.
+    /// An error of the stream or file.
     pub(super) fn finish(&mut self, task: u32, own: &mut Own<'_>) -> anyhow::Result<()> {
         for stderr in [false, true] {
             if let Some(mut rest) = self.begun.remove(&(task, stderr)) {
@@ -178,16 +179,16 @@ impl Outputs {
         Ok(())
     }
 
-    /// The same for all tasks.
+    /// Writes the incomplete lines of all tasks.
     ///
     /// # Errors
-    /// What the system says of the stream or file.
+    /// An error of the stream or file.
     pub(super) fn finish_all(&mut self, own: &mut Own<'_>) -> anyhow::Result<()> {
         let tasks: Vec<u32> = self.begun.keys().map(|&(task, _)| task).collect();
         tasks.into_iter().try_for_each(|task| self.finish(task, own))
     }
 
-    /// One line, with its label if there is to be one.
+    /// Writes a line, with its label if requested.
     fn line(&mut self, task: u32, stderr: bool, line: &[u8], own: &mut Own<'_>) -> anyhow::Result<()> {
         match self.label {
             None => self.put(task, stderr, line, own),
@@ -241,7 +242,7 @@ impl Names {
     }
 }
 
-/// The command's own output.
+/// Streams of the command.
 pub(super) struct Own<'a> {
     pub out: &'a mut dyn Write,
     pub err: &'a mut dyn Write,
@@ -264,13 +265,13 @@ fn route(file: Option<&str>, option: &str) -> anyhow::Result<Route> {
     })
 }
 
-/// Whether a name means something of this command's own: `/dev/stdout`.
+/// True if a name refers to a file of this process, such as `/dev/stdout`.
 fn is_here(name: &str) -> bool {
     ["/dev/", "/proc/"].iter().any(|place| name.starts_with(place))
 }
 
 fn open(path: &Path, stream: &str, append: bool) -> anyhow::Result<File> {
-    // What `/dev/stdout` stands for is not emptied.
+    // The file behind `/dev/stdout` must not be truncated.
     let append = append || path.to_str().is_some_and(is_here);
     let mut options = OpenOptions::new();
     options.create(true).append(append).write(true).truncate(!append);

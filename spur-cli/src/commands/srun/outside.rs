@@ -1,4 +1,4 @@
-//! `srun` outside of jobs: asks for an allocation, runs its step in it, and ends it.
+//! The command `srun` outside of jobs: requests an allocation, runs its step in it, and ends it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,10 +16,10 @@ use crate::options::submission::Submission;
 use crate::place::{self, Here};
 use crate::session::Session;
 
-/// Runs the program in an allocation of its own.
+/// Runs the program in a new allocation.
 ///
 /// # Errors
-/// Whatever keeps the step from being run to its end.
+/// A failure to run the step.
 pub(super) async fn run(
     session: &mut Session,
     mut wishes: Submission,
@@ -48,7 +48,7 @@ pub(super) async fn run(
     ended.map(ExitCode::shell)
 }
 
-/// What is asked of the controller.
+/// Returns the request for the allocation.
 fn request(wishes: &Submission, argv: &[String]) -> anyhow::Result<JobSpec> {
     let mut spec = wishes.clone().into_spec(&Here)?;
     if spec.name.is_empty() {
@@ -64,10 +64,10 @@ fn request(wishes: &Submission, argv: &[String]) -> anyhow::Result<JobSpec> {
     Ok(spec)
 }
 
-/// What the allocation has to hold of what the step asks for.
+/// Returns the options for the allocation that the step needs.
 ///
 /// # Errors
-/// Hosts that cannot be read; `--relative`, which has a meaning in a job alone.
+/// Hosts that cannot be read, or `--relative`, which is valid only inside a job.
 fn for_allocation(session: &Session, wishes: &Submission) -> anyhow::Result<Submission> {
     ensure!(wishes.step.relative.is_none(), "--relative option invalid for job allocation request");
     let mut wishes = wishes.clone();
@@ -80,7 +80,7 @@ fn for_allocation(session: &Session, wishes: &Submission) -> anyhow::Result<Subm
     Ok(wishes)
 }
 
-/// The nodes of a batch job or an allocation where `SLURM_HOSTFILE` names them.
+/// Sets the nodes of a batch job or an allocation from the file in `SLURM_HOSTFILE`.
 ///
 /// # Errors
 /// A file that cannot be read, or that names fewer nodes than there are tasks.
@@ -89,13 +89,13 @@ pub(in crate::commands) fn read_hostfile(session: &Session, wishes: &mut Submiss
         return Ok(());
     }
     let tasks = on_hosts(session, wishes).context("Failure getting NodeNames from hostfile")?;
-    // Steps that say nothing of tasks have one for each name, not one for each place on the nodes.
+    // By default, steps have one task per name in the file instead of one per place on the nodes.
     wishes.advice.extend(["SLURM_NTASKS", "SLURM_NPROCS"].map(|name| (name, tasks.to_string())));
     Ok(())
 }
 
-/// With `--distribution=arbitrary` the nodes are those that are named, with room for as many tasks on each as the one has
-/// that is named most often. Returns the number of names.
+/// Requests the named nodes for `--distribution=arbitrary`. Each gets as many tasks as the most frequent
+/// name. Returns the number of names.
 fn on_hosts(session: &Session, wishes: &mut Submission) -> anyhow::Result<usize> {
     let hosts = wish::hosts(session, &wishes.spec)?;
     let mut each = BTreeMap::<&str, u32>::new();
@@ -109,11 +109,11 @@ fn on_hosts(session: &Session, wishes: &mut Submission) -> anyhow::Result<usize>
     Ok(hosts.len())
 }
 
-/// What the step asks for in the allocation: all of its nodes, which have been chosen; those of each task where they were
-/// named.
+/// Returns the options of the step in the allocation. The step uses all nodes of the allocation; nodes that
+/// are named per task are kept.
 fn of_step(session: &Session, mut wishes: Submission) -> Submission {
     let says = |option: &str| wishes.said.contains_key(option);
-    // As with Slurm, whole nodes are their step's as well where it says nothing of tasks.
+    // As with Slurm, a step without a number of tasks gets the whole nodes of an exclusive allocation.
     let is_named = says("exact") || says("ntasks") || says("cpus-per-task") || !says("exclusive");
     wishes.step.exact &= is_named;
     if wishes.spec.tasks.is_none() && wishes.spec.tasks_per_node.is_none() {
@@ -128,7 +128,7 @@ fn of_step(session: &Session, mut wishes: Submission) -> Submission {
     wishes
 }
 
-/// Waits until the allocation is there; then this command is as if called in it.
+/// Waits until the allocation starts, and sets the environment as inside the allocation.
 async fn granted(
     session: &mut Session,
     allocation: &mut Allocation,
@@ -154,10 +154,10 @@ async fn granted(
                 let (count, nodes, cpus) = (job.num_nodes, &job.nodes, &job.cpus_per_node);
                 session.inform(&format!("jobid {id}: nodes({count}):`{nodes}', cpu counts: {cpus}"));
             }
-            // As in Slurm, tasks are told of memory by their user alone.
+            // As in Slurm, tasks get no variables of memory from the allocation.
             let told = environment.into_iter().filter(|variable| !variable.key.starts_with("SLURM_MEM_PER_"));
             session.set_env(told.map(|variable| (variable.key, variable.value)));
-            // Where its user stood, wherever the tasks run (`--chdir`).
+            // The directory of the call, also if tasks run elsewhere (`--chdir`).
             session.set_env([("SLURM_SUBMIT_DIR".to_owned(), place::directory(None)?)]);
             Ok(())
         }

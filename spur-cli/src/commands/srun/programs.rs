@@ -1,5 +1,5 @@
-//! What else a step runs than one program in all tasks: programs of single tasks (`--multi-prog`), and those that are run
-//! before and after it here (`--prolog`, `--epilog`) or beside each task (`--task-prolog`, `--task-epilog`).
+//! Further programs of a step: programs per task (`--multi-prog`), programs before and after the step on this
+//! host (`--prolog`, `--epilog`), and programs of each task (`--task-prolog`, `--task-epilog`).
 
 use std::ops::Range;
 use std::path::Path;
@@ -14,11 +14,11 @@ use super::group;
 use crate::options::submission::Submission;
 use crate::session::Session;
 
-/// Looks at the file of `--multi-prog` before anything is asked for: where nobody has said how many tasks there are, the
-/// highest rank in it does.
+/// Reads the file of `--multi-prog` before any request. If the number of tasks is not given, the highest rank
+/// in the file determines it.
 ///
 /// # Errors
-/// A file that cannot be read, or does not say what each task runs.
+/// A file that cannot be read, or without a program for a task.
 pub(super) fn read(session: &Session, wishes: &mut Submission, argv: &[String]) -> anyhow::Result<()> {
     if !wishes.step.multi_prog {
         return Ok(());
@@ -42,7 +42,7 @@ fn programs(argv: &[String]) -> anyhow::Result<MultiProg> {
     MultiProg::parse(&text).map_err(|error| anyhow!(error.of_file(file)))
 }
 
-/// What each task of the step runs, where that is not the same for all.
+/// Returns the programs of the tasks if they differ; empty if all tasks run the same.
 ///
 /// # Errors
 /// As of [`read`].
@@ -77,8 +77,8 @@ fn of_components(components: &[(u32, Vec<String>)], tasks: Range<u32>) -> Vec<St
     components.iter().enumerate().map(&mut one).collect()
 }
 
-/// The path of a program for nodes to run: as it was said, below the working directory, or where PATH has it; empty
-/// for none.
+/// Returns the path of a program for the nodes, searched below the working directory and in PATH; empty for
+/// none.
 pub(super) fn path(program: Option<&str>, session: &Session, directory: &str) -> String {
     let Some(program) = program else { return String::new() };
     let here = Path::new(directory).join(program);
@@ -89,7 +89,7 @@ pub(super) fn path(program: Option<&str>, session: &Session, directory: &str) ->
     found.unwrap_or(here).display().to_string()
 }
 
-/// Runs the prolog or epilog of a step here; how it failed, if it did.
+/// Runs the prolog or epilog of a step on this host; returns its failure, if any.
 pub(super) async fn beside(
     session: &mut Session,
     (which, program): (&str, Option<&str>),
@@ -101,7 +101,7 @@ pub(super) async fn beside(
     command.args(argv).stdin(Stdio::null()).env_clear().envs(session.environment());
     command.env("SLURM_JOB_ID", job.to_string()).env("SLURM_STEP_ID", step.to_string());
     command.env("SLURM_SCRIPT_CONTEXT", format!("{which}_srun"));
-    // What the command has said so far comes before what the program says.
+    // Earlier output of this command must precede that of the program.
     let _ = std::io::Write::flush(&mut session.out);
     match command.status().await {
         Ok(status) if status.success() => None,

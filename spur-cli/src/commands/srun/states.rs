@@ -1,4 +1,4 @@
-//! What is known of the tasks of a step, and how it is told.
+//! States of the tasks of a step, and messages about them.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use spur_proto::v1::CreateStepResponse;
 
 use crate::session::Session;
 
-/// Where a task stands.
+/// State of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum State {
     Starting,
@@ -31,7 +31,7 @@ impl State {
     }
 }
 
-/// The tasks of a step.
+/// States of the tasks of a step.
 #[derive(Debug)]
 pub(super) struct States {
     /// The rank of the first.
@@ -48,14 +48,14 @@ impl States {
         self.all.get_mut(task.checked_sub(self.first)? as usize)
     }
 
-    /// Takes note of one task.
+    /// Sets the state of a task.
     pub(super) fn set(&mut self, task: u32, state: State) {
         if let Some(known) = self.of(task) {
             *known = state;
         }
     }
 
-    /// Takes note of those tasks of a node of which nothing else is known.
+    /// Sets the state of those tasks of a node that are still starting.
     pub(super) fn set_new(&mut self, tasks: &IdSet, state: State) {
         for task in tasks.iter() {
             if let Some(known) = self.of(task).filter(|known| **known == State::Starting) {
@@ -64,7 +64,7 @@ impl States {
         }
     }
 
-    /// One line for each state that tasks are in.
+    /// Returns one line per state that tasks have.
     pub(super) fn lines(&self, step: &str) -> Vec<String> {
         let mut by_state: BTreeMap<State, Vec<u32>> = BTreeMap::new();
         for (task, state) in (self.first..).zip(&self.all) {
@@ -78,12 +78,13 @@ impl States {
     }
 }
 
-/// Which of two ends counts for the step: any signal more than any code, otherwise the higher one.
+/// Returns the result that counts for the step: a signal counts more than any code, and a higher number more
+/// than a lower one.
 pub(super) fn worse(one: ExitCode, other: ExitCode) -> ExitCode {
     if (other.signal, other.code) > (one.signal, one.code) { other } else { one }
 }
 
-/// What `-v` says of a step that is about to be launched.
+/// Prints the nodes and tasks of a step before its launch, for `-v`.
 pub(super) fn tell_launch(session: &mut Session, job: u32, step: &CreateStepResponse) {
     for node in &step.nodes {
         let tasks = ranks(node);

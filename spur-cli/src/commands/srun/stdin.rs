@@ -1,37 +1,37 @@
-//! Standard input on its way to one node: kept until the tasks there have taken it, so that it can be sent again when
-//! the connection breaks, and never more of it under way than the node has room for.
+//! Standard input on its way to one node. Data is kept until the tasks have read it, so that it can be sent
+//! again after a broken connection. The amount in transit is limited.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use spur_proto::v1::StepStdin;
 
-/// How much may be under way beyond what the node has taken, in bytes.
+/// Maximum number of bytes in transit beyond those that the node has consumed.
 const WINDOW: u64 = 64 << 10;
-/// How much is sent in one message, in bytes.
+/// Maximum number of bytes in one message.
 const PART: usize = 32 << 10;
 
-/// The input of one node.
+/// Input of one node.
 #[derive(Debug, Default)]
 pub(super) struct Stdin {
-    /// What was not taken yet, beginning at `taken`.
+    /// Data that was not consumed, starting at offset `taken`.
     kept: VecDeque<u8>,
     taken: u64,
     sent: u64,
-    /// Whether nothing comes after what is kept.
+    /// True if the input ends after the kept data.
     ended: bool,
     end_sent: bool,
-    /// Whether the node must first say where to go on.
+    /// True until the node has reported the position at which to continue.
     waiting: bool,
 }
 
 impl Stdin {
-    /// Whether there is room for more.
+    /// True if more data can be added.
     pub(super) fn has_room(&self) -> bool {
         !self.ended && (self.kept.len() as u64) < WINDOW
     }
 
-    /// Takes more in; `None` is the end.
+    /// Adds data; `None` marks the end.
     pub(super) fn push(&mut self, data: Option<Bytes>) {
         match data {
             Some(data) => self.kept.extend(data),
@@ -39,14 +39,15 @@ impl Stdin {
         }
     }
 
-    /// A new connection: after a launch input begins as it did, after an attach the node says where.
+    /// Starts a new connection. After a launch, input continues at the kept data; after an attach, the node
+    /// reports the position.
     pub(super) fn connected(&mut self, attached: bool) {
         self.sent = self.taken;
         self.end_sent = false;
         self.waiting = attached;
     }
 
-    /// The tasks have taken everything below `offset`.
+    /// Discards data below `offset`, which the tasks have consumed.
     pub(super) fn taken(&mut self, offset: u64) {
         let gone = usize::try_from(offset.saturating_sub(self.taken)).unwrap_or(usize::MAX);
         self.kept.drain(..gone.min(self.kept.len()));
@@ -57,14 +58,14 @@ impl Stdin {
         self.sent = self.sent.max(self.taken);
     }
 
-    /// Whether something may be sent now.
+    /// True if a part can be sent.
     pub(super) fn is_ready(&self) -> bool {
         let unsent = self.taken + self.kept.len() as u64 > self.sent;
         let room = self.sent < self.taken + WINDOW;
         !self.waiting && ((unsent && room) || (!unsent && self.ended && !self.end_sent))
     }
 
-    /// The next part to send, if there is one.
+    /// Returns the next part to send, if any.
     pub(super) fn next(&mut self) -> Option<StepStdin> {
         if !self.is_ready() {
             return None;

@@ -1,23 +1,23 @@
-//! The terminal of this command while a task has its keys (`--pty`).
+//! Terminal of this command while a task has its keys (`--pty`).
 //!
-//! Keys go to the task as they are, Ctrl-C too, from the moment it runs; the terminal is as it was again on every way out
-//! but SIGKILL.
+//! All keys, including Ctrl-C, are passed to the task once it runs. The terminal is restored on every exit
+//! except by SIGKILL.
 
 use std::io;
 
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
 use spur_proto::v1::StepWindow;
 
-/// A terminal that passes keys on as they are, until this is dropped.
+/// A terminal in raw mode, which is restored on drop.
 pub(super) struct Raw {
     before: Termios,
 }
 
 impl Raw {
-    /// Sets the terminal that is the standard input; `None` if that is none.
+    /// Sets the terminal on the standard input to raw mode; `None` without a terminal.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(super) fn set() -> io::Result<Option<Raw>> {
         let terminal = io::stdin();
         if !isatty(&terminal) {
@@ -33,12 +33,12 @@ impl Raw {
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing.
+        // A closed terminal needs no restoration.
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &self.before);
     }
 }
 
-/// The size of the terminal; where there is none, the usual one.
+/// Returns the size of the terminal, or 24 rows and 80 columns without one.
 pub(super) fn window() -> StepWindow {
     let size = tcgetwinsize(io::stdin()).or_else(|_| tcgetwinsize(io::stdout())).ok();
     let size = size.filter(|size| size.ws_row > 0 && size.ws_col > 0);

@@ -1,4 +1,4 @@
-//! What a step asks of the controller.
+//! Request for a step.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use spur_proto::v1::{CreateStepRequest, JobSpec};
 use crate::options::submission::Submission;
 use crate::session::Session;
 
-/// The request for a step of a job.
+/// Returns the request for a step of a job.
 ///
 /// # Errors
-/// An option that cannot be read, or a file that it names.
+/// An invalid option, or a file that cannot be read.
 pub(super) fn request(
     session: &mut Session,
     job_id: u32,
@@ -26,20 +26,21 @@ pub(super) fn request(
         wishes.tasks_per_gpu = None;
         let of_job = session.env("SLURM_NTASKS_PER_GPU").is_some_and(|said| said == each.to_string());
         let gpus = session.env("SLURM_GPUS_ON_NODE").and_then(|count| count.parse::<u32>().ok());
-        // What was said of the job has made its tasks; what is said of the step counts the GPUs that the job has here.
+        // The job's option has already determined its tasks; the step's option applies to the GPUs of this
+        // node.
         if !of_job {
             wishes.spec.tasks_per_node =
                 gpus.map(|gpus| gpus.saturating_mul(each)).filter(|tasks| *tasks > 0);
         }
     }
-    // What the environment says of another job means nothing here.
+    // Variables of another job are ignored.
     let here = session.env("SLURM_JOB_ID").is_some_and(|own| own == job_id.to_string());
     let number = |name: &str| session.env(name).filter(|_| here).and_then(|text| text.parse::<u32>().ok());
     let either = |one, other| number(one).or_else(|| number(other));
     let environment_tasks = either("SLURM_NTASKS", "SLURM_NPROCS");
     let environment_nodes = either("SLURM_NNODES", "SLURM_JOB_NUM_NODES");
     let environment_tasks_per_node = number("SLURM_NTASKS_PER_NODE");
-    // The job's tasks count before those that follow from GPUs.
+    // The job's number of tasks takes precedence over the number derived from GPUs.
     let said = (wishes.spec.tasks, wishes.spec.tasks_per_node);
     if said == (None, None) {
         wishes.spec.tasks = environment_tasks;
@@ -69,7 +70,7 @@ pub(super) fn request(
         tasks: spec.tasks,
         tasks_per_node: spec.tasks_per_node,
         cpus_per_task: spec.cpus_per_task,
-        // With it each name is one task's.
+        // For an arbitrary distribution, each name is the node of one task.
         nodelist: if arbitrary { String::new() } else { spec.nodelist.clone() },
         hosts: if arbitrary { hosts(session, spec)? } else { Vec::new() },
         exclude: spec.exclude.clone(),
@@ -97,7 +98,7 @@ pub(super) fn request(
     })
 }
 
-/// The devices of each node.
+/// Returns the devices per node.
 fn gres(wishes: &Submission) -> Option<String> {
     match (&wishes.step.gres, wishes.spec.gpus_per_node.as_str()) {
         (gres, "") => gres.clone(),
@@ -105,8 +106,8 @@ fn gres(wishes: &Submission) -> Option<String> {
     }
 }
 
-/// Of numbers that contradict each other that of the tasks counts, as in Slurm: there are no more nodes than tasks, and as
-/// many tasks on each as it takes. `of_job` are the nodes where `-N` is not said.
+/// Resolves contradictory numbers in favour of the tasks, as in Slurm. The nodes do not outnumber the tasks,
+/// and an insufficient number of tasks per node is ignored. `of_job` is the number of nodes without `-N`.
 pub(super) fn honour_tasks(session: &mut Session, wishes: &mut Submission, of_job: Option<u32>) {
     let spec = &mut wishes.spec;
     let Some(tasks) = spec.tasks else { return };
@@ -125,14 +126,15 @@ pub(super) fn honour_tasks(session: &mut Session, wishes: &mut Submission, of_jo
     }
 }
 
-/// Whether something is said of GPUs, or of tasks, from which their number follows.
+/// True if GPUs are requested, or a number of tasks that determines them.
 fn asks_for_gpus(wishes: &Submission) -> bool {
     let spec = &wishes.spec;
     let named = [&spec.gpus, &spec.gpus_per_node, &spec.gpus_per_task, &spec.gres];
     spec.tasks.is_some() || named.iter().any(|said| !said.is_empty())
 }
 
-/// All that `--distribution` says. Where it says nothing, and nothing else is said of nodes, `SLURM_HOSTFILE` names them.
+/// Returns the distributions of `--distribution`. Without it and without other nodes, `SLURM_HOSTFILE`
+/// implies an arbitrary distribution.
 pub(super) fn distributions(session: &Session, wishes: &Submission) -> anyhow::Result<Distributions> {
     let (said, nodelist) = (wishes.step.distribution.as_str(), &wishes.spec.nodelist);
     if said.is_empty() && nodelist.is_empty() && session.env("SLURM_HOSTFILE").is_some() {
@@ -146,13 +148,13 @@ pub(super) fn distributions(session: &Session, wishes: &Submission) -> anyhow::R
     format!("plane={size}").parse().with_context(|| format!("SLURM_DIST_PLANESIZE={size}"))
 }
 
-/// Whether the node of each task is named.
+/// True if the node of each task is named.
 pub(super) fn is_arbitrary(session: &Session, wishes: &Submission) -> anyhow::Result<bool> {
     Ok(distributions(session, wishes)?.nodes == Some(Distribution::Arbitrary))
 }
 
-/// The node of each task: as `--nodelist` has them, repeated names included, or the lines of the file that
-/// `SLURM_HOSTFILE` names; as many as there are tasks, if `--ntasks` says so. `NODES*COUNT` has each node so often.
+/// Returns the node of each task, from `--nodelist` with its repetitions or from the file in
+/// `SLURM_HOSTFILE`. `--ntasks` determines their number, and `NODES*COUNT` repeats each node.
 pub(super) fn hosts(session: &Session, spec: &JobSpec) -> anyhow::Result<Vec<String>> {
     let nodelist = &spec.nodelist;
     let text = match session.env("SLURM_HOSTFILE") {

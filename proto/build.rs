@@ -36,7 +36,7 @@ const SHOWN: [&str; 28] = [
     "Stretch",
 ];
 
-/// Keys under which users of Slurm look for these fields.
+/// Keys under which users of Slurm expect these fields.
 const SLURM_NAMES: [(&str, &str); 15] = [
     ("Job.id", "job_id"),
     ("Job.state", "job_state"),

@@ -102,7 +102,7 @@ impl Dialer {
         Dialer { tls: Some(tls::client(keys.to_vec(), own)), name: server_name(name), among_several: false }
     }
 
-    /// Returns a dialer that accepts certificates as `config` says, and asks for the server `name`.
+    /// Returns a dialer that accepts certificates according to `config`, and asks for the server `name`.
     pub fn certified(config: Arc<ClientConfig>, name: &str) -> Dialer {
         Dialer { tls: Some(config), name: server_name(name.to_owned()), among_several: false }
     }

@@ -58,7 +58,7 @@ const MINT_TRIES: u32 = 3;
 /// First and longest pause before a call is repeated.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Time without success after which the user is told about a call.
+/// Time without success after which the user is informed about a call.
 const TELL_AFTER: Duration = Duration::from_millis(500);
 /// Remaining lifetime below which a token is not used any more, in seconds.
 const TOKEN_MARGIN: i64 = 30;
@@ -292,7 +292,7 @@ pub struct Connection {
     notice: Option<Notice>,
     /// True if outdated answers are accepted: no controller leads, and the database of one does not answer.
     takes_old: bool,
-    /// Seconds since the Unix epoch from which on answers may be outdated, if one said so.
+    /// Seconds since the Unix epoch from which on answers may be outdated; `None` if none was.
     old_since: Option<i64>,
     /// Called once when an answer is outdated.
     old_notice: Option<OldNotice>,

@@ -1,4 +1,4 @@
-//! The controller's one timer: tells the owner that something is due because time has passed.
+//! The controller's only timer: informs the owner of due work.
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 
-/// Environment variable that tells the daemon that a parent waits for [`READY`] at its standard output.
+/// Environment variable set if a parent of the daemon waits for [`READY`] at its standard output.
 const MARK: &str = "SPURCTLD_DETACHED";
 /// Line that the daemon writes when it is ready.
 const READY: &str = "ready";

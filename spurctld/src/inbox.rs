@@ -31,7 +31,7 @@ pub struct Ask {
     pub patient: bool,
     /// Verdicts of searches that ran outside the owner's thread.
     pub(crate) judged: Judged,
-    /// Receives the answer once everything that it depends on is durable; `None` if nobody waits.
+    /// Receives the answer once everything that it depends on is durable; `None` without a waiting caller.
     pub reply: Option<oneshot::Sender<Answered>>,
 }
 
@@ -121,7 +121,7 @@ impl Ask {
         }
     }
 
-    /// True if nobody waits for the answer.
+    /// True if no caller waits for the answer.
     pub(crate) fn is_given_up(&self) -> bool {
         self.reply.as_ref().is_none_or(oneshot::Sender::is_closed)
     }

@@ -2,8 +2,8 @@
 //! durable.
 //!
 //! One thread takes the owner's results batch by batch, in order, and waits for the commit of each. It then
-//! releases the entries into the replica for readers, after that the replies, and then the orders. So nobody
-//! reads a state older than a reply that was sent.
+//! releases the entries into the replica for readers, after that the replies, and then the orders. Readers
+//! therefore never see a state older than a reply that was sent.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};

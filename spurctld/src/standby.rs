@@ -50,7 +50,7 @@ use crate::warm::Warm;
 
 /// Interval at which a standby records its progress in the database.
 const REPORT: Duration = Duration::from_secs(1);
-/// Interval at which a standby looks for a newer snapshot, before which it need not keep entries.
+/// Interval at which a standby checks for a newer snapshot, before which it need not keep entries.
 const LOOK_FOR_SNAPSHOT: Duration = Duration::from_secs(10);
 
 /// The host of a standby, as its configuration and its keys have it.
@@ -333,7 +333,7 @@ impl Doors {
             .add_service(Redirect::<AgentsServer<Attendance>>::with(journal.clone()));
         let stopped = stop.clone();
         tasks.spawn(async move {
-            // Without this service nobody is redirected, but the lease still works.
+            // Without this service no client is redirected, but the lease still works.
             if let Err(error) = router.serve_with_incoming_shutdown(incoming, stopped.wished()).await {
                 tracing::error!(%error, "whoever asks this standby is not answered");
             }

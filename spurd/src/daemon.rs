@@ -57,7 +57,7 @@ impl Leftovers {
     }
 }
 
-/// Runs the daemon until it is told to stop.
+/// Runs the daemon until it is requested to stop.
 ///
 /// `ready` is called when all services are up; `log_file` is reopened at SIGHUP.
 ///

@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(told) => {
-            // Without a standard output there is nobody to tell.
+            // Without a standard output there is no reader.
             let _ = told.print();
             return if told.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
         }

@@ -23,7 +23,7 @@ pub struct Settings {
     pub config: Option<PathBuf>,
     /// Addresses of the controllers, in the order of preference.
     pub controllers: Vec<HostPort>,
-    /// Controllers that jobs must be told of, because the configuration does not name them.
+    /// Controllers passed on to jobs, because the configuration does not name them.
     pub told_controllers: Option<String>,
     /// Listening address of the node's service.
     pub listen: HostPort,

@@ -152,7 +152,7 @@ impl Watch {
         now.duration_since(std::mem::replace(&mut self.turned, now))
     }
 
-    /// Begins the time of every node again after a standstill of `stood`.
+    /// Restarts the time of every node after a standstill of `stood`.
     fn begin_anew(&mut self, now: Instant, stood: Duration) {
         self.since = now;
         if !std::mem::replace(&mut self.said, true) {

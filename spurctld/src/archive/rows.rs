@@ -340,7 +340,7 @@ fn batch_state(state: EndState, exit: ExitCode, own: Option<&BatchEnd>) -> &'sta
 fn ended(exit: ExitCode) -> &'static str {
     match exit {
         exit if exit.is_success() => EndState::Completed.name(),
-        // As in Slurm, whoever sent the signal.
+        // As in Slurm, regardless of the sender of the signal.
         exit if exit.signal > 0 => EndState::Cancelled.name(),
         _ => EndState::Failed.name(),
     }

@@ -72,7 +72,7 @@ struct Work {
 }
 
 impl Owner {
-    /// Works until it is told to stop.
+    /// Works until it is requested to stop.
     ///
     /// # Errors
     /// Fails if the journal takes no more batches: the process must then end.

@@ -14,7 +14,7 @@ use tonic::Status;
 use super::{Desk, Listing, Name};
 use crate::holders::Hold;
 
-/// The news of an allocation, which is held until the stream is dropped.
+/// Events of an allocation, which is held until the stream is dropped.
 struct Held<S> {
     news: S,
     hold: Hold,

@@ -113,7 +113,7 @@ pub(super) fn reference(cluster: &Cluster, written: &str) -> Result<JobRef<JobId
     }
 }
 
-/// Parses the number of a job that may have left memory; its row in accounting tells whether it has that
+/// Parses the number of a job that may have left memory; its row in accounting shows if it has that
 /// component or task.
 pub(super) fn numbered(written: &str) -> Result<u32, Reject> {
     let reference: JobRef = written.parse().map_err(|_| Reject::InvalidJobId)?;

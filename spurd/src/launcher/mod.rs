@@ -132,7 +132,7 @@ impl Step {
     /// Sends a request to the step.
     ///
     /// # Errors
-    /// [`StepGone`] if spurstepd is gone; the last event says how the step ended.
+    /// [`StepGone`] if spurstepd is gone; the last event has the result of the step.
     pub async fn request(&self, request: Request) -> Result<(), StepGone> {
         self.requests.send(request).await.map_err(|_| StepGone(self.attempt))
     }
@@ -460,7 +460,7 @@ impl Follower {
                 StepEvent::Lost
             }
         };
-        // Without a receiver spurd is stopping, and the spool tells the next spurd the same.
+        // Without a receiver spurd is stopping, and the next spurd reads the same from the spool.
         let _ = events.send(last).await;
     }
 }
@@ -612,7 +612,7 @@ impl StreamWriter {
     }
 
     async fn send(&mut self, frame: Frame) {
-        // A step that is over needs nothing more, and its reader tells how it ended.
+        // A step that is over needs nothing more, and its reader reports the result.
         let _ = self.writing.send(&frame).await;
     }
 }

@@ -67,7 +67,7 @@ pub(crate) enum Message {
     Connected { uplink: mpsc::UnboundedSender<v1::NodeMessage>, held: oneshot::Sender<Holdings> },
     /// A client launches a step.
     LaunchStep { prepared: Box<Prepared>, issued_ms: i64, answer: LaunchAnswer },
-    /// A client looks for a live step.
+    /// A client queries a live step.
     Find { step: StepAttempt, answer: oneshot::Sender<Option<Step>> },
     /// An input for [`Compute`], such as the end of a step or of a site program.
     Told(Input),

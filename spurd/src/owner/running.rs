@@ -183,7 +183,7 @@ fn last(attempt: StepAttempt, event: StepEvent) -> Option<StepEnd> {
 
 async fn tell(inbox: &mpsc::Sender<Message>, step: StepAttempt, end: StepEnd) {
     let told = Input::StepEnded { attempt: step.attempt, step: step.step, end };
-    // Without an owner spurd is stopping; the spool tells the next spurd the same.
+    // Without an owner spurd is stopping; the next spurd reads the same from the spool.
     let _ = inbox.send(Message::Told(told)).await;
 }
 

@@ -187,7 +187,7 @@ impl StepService {
         };
         match first.input {
             Some(Input::Launch(launch)) => {
-                // Only a controller tells the node its history and the age of credentials.
+                // Only a controller informs the node of its history and of the age of credentials.
                 self.clock.known().await;
                 let credential = self.credential(pass, &launch.credential)?;
                 count(&credential, false)?;

@@ -61,7 +61,7 @@ pub(super) struct Session {
     input_closed: bool,
     /// True if the step has ended.
     ended: bool,
-    /// True if the client was told that nothing more follows.
+    /// True if the client was informed that nothing more follows.
     done: bool,
 }
 

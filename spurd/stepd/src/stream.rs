@@ -115,7 +115,7 @@ impl Outgoing {
         self.buffer.clear();
     }
 
-    /// True if the client has not been told of the stream's end.
+    /// True if the client has not been informed of the stream's end.
     pub(crate) fn is_read(&self) -> bool {
         !self.end_sent
     }

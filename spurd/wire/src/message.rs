@@ -185,7 +185,7 @@ pub struct OutputPart {
     pub end: bool,
 }
 
-/// Input for each of the tasks whose order says [`Input::Stream`](crate::order::Input::Stream).
+/// Input for each of the tasks whose order has [`Input::Stream`](crate::order::Input::Stream).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputPart {
     /// Offset of the first byte.

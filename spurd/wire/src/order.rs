@@ -101,7 +101,7 @@ impl StepOrder {
     }
 }
 
-/// The service for the MPI programs of a step, and the facts that it tells them.
+/// The service for the MPI programs of a step, and the facts that it gives them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MpiOrder {

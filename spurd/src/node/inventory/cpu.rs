@@ -56,7 +56,7 @@ impl Kernel {
                 let text = self.line(format!("{base}/cpu{cpu}/topology/{file}"))?;
                 text.parse::<u32>().ok()
             };
-            // Without topology, or where the kernel says -1, every CPU is a core of one socket.
+            // Without topology, or where the kernel reports -1, every CPU is a core of one socket.
             let socket = number("physical_package_id").unwrap_or(0);
             let core = number("core_id").unwrap_or(cpu);
             sockets.entry(socket).or_default().entry(core).or_default().push(cpu);

@@ -28,7 +28,7 @@ pub(crate) struct Processes {
     pub(crate) signals: SignalFd,
     pub(crate) group: Option<Group>,
     pub(crate) meter: Meter,
-    /// The process that serves MPI programs, unless it was told to end.
+    /// The process that serves MPI programs, unless it was asked to end.
     pub(crate) server: Option<Pid>,
     /// Processes of spurstepd's own that are about to end: writers of notices, and the MPI server once it was
     /// told to end.

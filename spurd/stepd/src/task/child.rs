@@ -93,7 +93,7 @@ fn become_program(
         }
         Err(failure) => {
             let text = serde_json::to_vec(&failure).expect("failures are plain text");
-            // Without a parent that listens there is nobody to tell.
+            // Without a parent that reads the pipe there is no receiver.
             let _ = (&mut &*channel).write_all(&text);
             1
         }

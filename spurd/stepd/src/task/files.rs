@@ -14,7 +14,7 @@ use step_wire::order::{Input, Output};
 use crate::task::plan::{Pipes, Plan};
 use crate::task::terminal;
 
-/// Interval at which a missing directory is looked for.
+/// Interval at which a missing directory is checked again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 pub(super) type FileError = (String, io::Error);

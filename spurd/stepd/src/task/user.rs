@@ -113,7 +113,7 @@ pub(crate) fn become_user(who: &Identity) -> io::Result<()> {
     rustix::thread::set_thread_groups(&groups)?;
     rustix::thread::set_thread_res_gid(gid, gid, gid)?;
     rustix::thread::set_thread_res_uid(uid, uid, uid)?;
-    // The kernel does the same, unless `fs.suid_dumpable` says otherwise.
+    // The kernel does the same, unless `fs.suid_dumpable` is set otherwise.
     Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 

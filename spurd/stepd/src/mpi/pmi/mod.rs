@@ -26,7 +26,7 @@ use step_wire::v1::peer_call::Question;
 
 pub(crate) use space::Space;
 
-/// Largest lengths of a space's name, of a key and of a value, in bytes, as clients are told.
+/// Largest lengths of a space's name, of a key and of a value, in bytes, as reported to clients.
 const LIMITS: &str = "kvsname_max=256 keylen_max=64 vallen_max=1024";
 const LONGEST_VALUE: usize = 1024;
 /// Number of reads from one task's socket before other tasks get their turn; together more than a socket

@@ -6,8 +6,8 @@
 //! SHA-256 with every valid key, and one byte with the number of signatures. Signed data begin with their
 //! purpose, so that neither kind can pass for the other.
 //!
-//! A call to a node carries the [`pass`] of its credential in the metadata, so that the node can authenticate
-//! the call before it reads the body.
+//! A call to a node carries the [`pass`] of its credential in the metadata. The node can therefore
+//! authenticate the call before it reads the body.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;

@@ -48,7 +48,7 @@ pub const STREAM_WINDOW: u32 = 1 << 20;
 pub const CONNECTION_WINDOW: u32 = 2 << 20;
 
 /// Largest frame that the controller accepts, in bytes. A client of a stream encodes at most 32 KiB and one
-/// job at once, so that its output fits into one frame and is read at once.
+/// job at once. Its output then fits into one frame and is read at once.
 pub const FRAME_BYTES: u32 = 64 << 10;
 
 /// Largest script of a job, in bytes.

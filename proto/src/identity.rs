@@ -76,8 +76,8 @@ impl Services {
 
     /// Opens the socket again after another daemon took it; `None` if that daemon keeps it.
     ///
-    /// A controller takes the socket back from a node's daemon, but not from another controller: two
-    /// controllers on one host would take it from each other for ever.
+    /// A controller takes the socket back from a node's daemon, but not from another controller. Two
+    /// controllers on one host would otherwise take it from each other forever.
     async fn reopen(&self, socket: &Path) -> Result<Option<Window>, WindowError> {
         match self.has_controller {
             false => Window::open(socket).await,
@@ -293,8 +293,8 @@ impl Identity for Mint {
 /// Largest size of the names of a user's other groups in a token, in bytes: a token travels with every call.
 const GROUP_BYTES: usize = 8 << 10;
 
-/// Returns the claims of a user with this primary group: names, or numbers where this host knows no name, and
-/// the names of the user's other groups.
+/// Returns the claims of a user with this primary group, and the names of the user's other groups. A number
+/// replaces a name that this host does not know.
 pub fn person(uid: u32, gid: u32) -> v1::TokenClaims {
     let name = |gid: Gid| Group::from_gid(gid).ok().flatten().map(|group| group.name);
     let known = User::from_uid(Uid::from_raw(uid)).ok().flatten();

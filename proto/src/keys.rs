@@ -1,7 +1,7 @@
 //! The keys of a cluster: the secret that its hosts share, and the Ed25519 keys of its daemons.
 //!
-//! There is one secret, [`ClusterKey`]. Each daemon's own key is derived from it by HKDF-SHA256 ([RFC 5869])
-//! with the role, the cluster's name and, for a node, the node's name in the info. So a node's key differs
+//! There is one secret, [`ClusterKey`]. Each daemon's own key is derived from it by HKDF-SHA256 ([RFC 5869]).
+//! The info contains the role, the cluster's name and, for a node, the node's name. So a node's key differs
 //! from a controller's and from another node's, and from those of another cluster with the same secret. Every
 //! holder of the secret can derive all public keys.
 //!

@@ -1,5 +1,6 @@
-//! Spur's wire: the generated messages and services, and everything else that both ends share: addresses,
-//! limits, keys, tokens, refusals, and the conversion between messages and the core's types.
+//! Spur's protocol: the generated messages and services, and everything else that both ends share. This
+//! includes addresses, limits, keys, tokens, refusals, and the conversion between messages and the core's
+//! types.
 //!
 //! Beside the wire: the execution of the site's programs, which both daemons use.
 

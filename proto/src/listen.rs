@@ -1,12 +1,12 @@
 //! Connections that a daemon accepts: admission, limits and time-outs.
 //!
 //! The listener hands each connection to tonic after its handshake. Until its client authenticates, a
-//! connection counts as *unauthenticated* (a stranger in the code): few of these may exist in all and
-//! from one host, and each has 30 s to authenticate. Over the limit the oldest unauthenticated connection
-//! is closed; a client that authenticates does so within milliseconds. An authenticated connection counts
-//! for its user, or as known if a node or a daemon holds it. A connection without requests for
-//! [`Limits::silence`] is closed. The log names refused and closed connections, one line of a kind per
-//! minute at most.
+//! connection counts as *unauthenticated* (a stranger in the code). Few of these may exist in all and from
+//! one host, and each has 30 s to authenticate. Over the limit the oldest unauthenticated connection is
+//! closed; a client that authenticates does so within milliseconds. An authenticated connection counts for
+//! its user, or as known if a node or a daemon holds it. A connection without requests for
+//! [`Limits::silence`] is closed. The log names refused and closed connections, one line of a kind per minute
+//! at most.
 //!
 //! When the daemon ends, it closes every connection that has no request under way. HTTP/2 alone would
 //! wait until the client agrees, which a stopped client, or one whose host is gone, never does.

@@ -25,8 +25,8 @@ pub const LEADER_KEY: &str = "spur-leader";
 
 /// The error code of a controller whose database does not answer.
 pub const AWAY: &str = "SPUR_DATABASE_AWAY";
-/// The metadata key by which a client accepts outdated answers, and in which a controller returns the seconds
-/// since the Unix epoch from which on its answers may be outdated.
+/// The metadata key by which a client accepts outdated answers. A controller returns under this key the
+/// seconds since the Unix epoch from which on its answers may be outdated.
 pub const STALE_KEY: &str = "spur-stale";
 
 /// Largest size of a sentence in the details of a status, in bytes; it travels in base64.

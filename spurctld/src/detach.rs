@@ -1,4 +1,4 @@
-//! Detaching from the terminal: the command starts the daemon as a process in a session of its own, and waits
+//! Detaching from the terminal. The command starts the daemon as a process in a session of its own, and waits
 //! until the daemon is ready or has failed.
 
 use std::ffi::OsString;

@@ -63,8 +63,8 @@ pub(crate) fn begin(
 /// `adopted` names a lost history whose nodes the new one takes over. Returns the message for the operator.
 ///
 /// # Errors
-/// Fails if another controller has the journal, if the journal cannot be read, if it is new and no history is
-/// adopted, or if the disk refuses a write. In each case nothing has changed.
+/// Fails if another controller has the journal, if the journal cannot be read, or if the disk refuses a
+/// write. Also fails if the journal is new and no history is adopted. In each case nothing has changed.
 pub(crate) async fn renew(place: &Place, adopted: Option<HistoryId>) -> anyhow::Result<String> {
     if let Place::File(path) = place {
         anyhow::ensure!(

@@ -2,8 +2,8 @@
 //!
 //! A daemon is identified by a random number drawn at its start, its spool, its host and the host's boot. The
 //! same daemon connects again at once. Under another boot of the same host, the old daemon is dead. Any other
-//! daemon waits until the connected one leaves, or does not answer a ping in time: a cloned image never
-//! alternates with the node from which it was made.
+//! daemon waits until the connected one leaves, or does not answer a ping in time. A cloned image therefore
+//! never alternates with the node from which it was made.
 
 use std::fmt;
 use std::net::IpAddr;

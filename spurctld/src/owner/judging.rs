@@ -1,5 +1,5 @@
-//! Requests that take too long for the owner's thread: threads of their own search whether the cluster can
-//! ever hold a job, and for the nearest request that works.
+//! Requests that take too long for the owner's thread. Separate threads determine if the cluster can ever
+//! hold a job, and search for the nearest request that works.
 //!
 //! Each user has one such search at a time, so that neither the owner nor other users wait. The request then
 //! returns to the owner with its verdicts.

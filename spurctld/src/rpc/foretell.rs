@@ -1,5 +1,5 @@
-//! Predictions for jobs that are submitted as a test or that wait: plans made on request, on a copy of the
-//! cluster that may be a moment old.
+//! Predictions for jobs that are submitted as a test or that wait. Plans are made on request, on a copy of
+//! the cluster that may be slightly outdated.
 
 use std::collections::BTreeMap;
 

@@ -111,8 +111,8 @@ impl Desk {
         slices.finish()
     }
 
-    /// Returns the jobs without het job components whose leader is named as well, which stands for all of
-    /// them: the parts of a request do not know each other.
+    /// Removes het job components whose leader is also named, since the leader stands for all of them. The
+    /// parts of a request are processed independently.
     fn without_followers(&self, jobs: &[JobRef<JobId>]) -> Vec<JobRef<JobId>> {
         let cluster = self.replica.read();
         let named: BTreeSet<JobId> = jobs.iter().map(|named| named.job).collect();

@@ -1,4 +1,4 @@
-//! Lists from the replica. Long lists are made page by page: the replica is locked for one page at a time,
+//! Lists from the replica. Long lists are made page by page. The replica is locked for one page at a time,
 //! and each page waits for its [turn](super::turns), so that no list delays a reply.
 
 use std::collections::BTreeSet;

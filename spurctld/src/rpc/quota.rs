@@ -2,7 +2,7 @@
 //! a limit the controller answers that it is busy, which commands wait out.
 //!
 //! Requests that wait by themselves (a step for its CPUs, a watcher for its job) count separately from those
-//! that the controller is about to answer, so that neither kind keeps out the other. Operators are not
+//! that the controller is about to answer. Neither kind therefore keeps out the other. Operators are not
 //! limited.
 
 use std::collections::HashMap;

@@ -52,8 +52,8 @@ pub(crate) fn over_sockets(text: &str) -> Result<Within, String> {
     }
 }
 
-/// Returns the CPUs of each task, by the kernel's numbers: its share of the step's CPUs, or all of them where
-/// there are not enough for shares.
+/// Returns the CPUs of each task, by the kernel's numbers. A task gets its share of the step's CPUs, or all
+/// of them if there are not enough for shares.
 pub(crate) fn shares(step: &[StepCpu], tasks: u32, per_task: u32, sockets: Within) -> Vec<Vec<u32>> {
     let (tasks, mut each) = (tasks as usize, per_task as usize);
     // Without a requested share, and with one CPU for each task, that CPU is the share.

@@ -1,5 +1,5 @@
-//! Private directories for each job, as Slurm's plugin `job_container/tmpfs` makes them: no other job sees
-//! what a job writes to `/tmp`, and it is removed with the job.
+//! Private directories for each job, as Slurm's plugin `job_container/tmpfs` makes them. No other job sees a
+//! job's files in `/tmp`, which are removed with the job.
 //!
 //! The directories are below the base path, one for each attempt; each step of the attempt has them mounted
 //! over the host's. `/dev/shm` is in memory: each job has a tmpfs of its own for it.

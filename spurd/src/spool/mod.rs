@@ -569,8 +569,8 @@ const BLANK: &str = "blank";
 
 /// Creates the empty file that markers link to, durably.
 ///
-/// A link is much cheaper than a new file: some file systems do not reuse the number of a removed file for
-/// minutes, and search longer for a free one the more of these there are.
+/// A link is much cheaper than a new file. Some file systems do not reuse the number of a removed file for
+/// minutes. Their search for a free number grows with the number of removed files.
 fn make_blank(root: &Path) -> io::Result<()> {
     match OpenOptions::new().create_new(true).write(true).mode(0o600).open(root.join(BLANK)) {
         Ok(blank) => blank.sync_all().and_then(|()| File::open(root)?.sync_all()),

@@ -1,7 +1,7 @@
 //! A process that reads a file as a user, for spurd: the output of a batch script, for `spur logs`.
 //!
-//! The process is outside every step's control group, so its user must not be able to run anything in it: it
-//! executes no program and cannot be traced. Its only descriptors are its socket and the file.
+//! The process is outside every step's control group, so its user must not be able to run anything in it. The
+//! process executes no program and cannot be traced. Its only descriptors are its socket and the file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};

@@ -3,7 +3,7 @@
 //! A frame is a `u32` with the length of the rest (little endian), a `u8` kind, and a body. Control messages
 //! are JSON, because a spurd must understand a spurstepd of an older version; bytes of tasks are raw. Streams
 //! carry offsets, counted from the first byte that the task ever wrote or read. The attached client
-//! acknowledges what it has received ([`Frame::Ack`]); everything beyond is sent again to the next client
+//! acknowledges what it has received ([`Frame::Ack`]). Everything beyond is sent again to the next client
 //! that attaches, and repeated bytes are recognised by their offset. So no byte is lost or doubled when spurd
 //! or srun lose their connection.
 

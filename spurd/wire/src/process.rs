@@ -1,7 +1,7 @@
 //! Processes of this host, as `/proc` shows them.
 //!
 //! A process is identified by its id and its start time, and signalled through a descriptor that is checked
-//! against both, so that a signal never reaches another process with the same id.
+//! against both. A signal therefore never reaches another process with the same id.
 
 use std::fs;
 use std::os::fd::OwnedFd;

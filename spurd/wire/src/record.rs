@@ -1,7 +1,7 @@
 //! The exit record of a step, which remains after the step has ended.
 //!
 //! spurstepd writes the record as `exit.json` into the attempt's directory before it reports the end of the
-//! step, so that a spurd that was down meanwhile finds the real exit codes. The record stays until the
+//! step. A spurd that was down meanwhile then finds the real exit codes. The record stays until the
 //! controller has acknowledged the report made from it.
 
 use serde::{Deserialize, Serialize};

@@ -43,8 +43,8 @@ pub(super) fn output(command: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
 }
 
-/// Returns the result of topograph. An address without a path starts a discovery, with a result in the format
-/// of Slurm's files; an address with the path of a result returns that result.
+/// Returns the result of topograph. An address without a path starts a discovery, whose result has the format
+/// of Slurm's files. An address with the path of a result returns that result.
 ///
 /// # Errors
 /// An invalid address, no answer, a failure of topograph, or no result within ten minutes.

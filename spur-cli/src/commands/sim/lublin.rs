@@ -8,7 +8,7 @@
 //! - Run time: its logarithm is drawn from one of two gamma distributions; large jobs are likelier to be
 //!   long.
 //! - Arrival: gaps are drawn for the busiest hours and stretched over the day by a daily cycle of 48 half
-//!   hours, which is also a gamma distribution.
+//!   hours. The cycle is also a gamma distribution.
 //!
 //! The random generator is seeded and part of this file, so that a seed gives the same jobs everywhere.
 

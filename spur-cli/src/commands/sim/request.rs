@@ -1,4 +1,4 @@
-//! Converts the options of a workload's line to the request of the controller by the path of a real
+//! Converts the options of a workload's line to the request of the controller. The path is that of a real
 //! submission: option table, messages, and their conversion to the core's types.
 
 use spur_core::controller::command::Submission;

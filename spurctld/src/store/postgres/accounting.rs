@@ -274,8 +274,8 @@ fn last_of_each<T: Serialize>(rows: &[T], key: usize) -> String {
     Value::Array(values).to_string()
 }
 
-/// Builds the statement that writes rows, each in place of the one with its key, and the entry that they
-/// reach, unless a later one was reached.
+/// Builds the statement that writes rows and the entry that they reach, unless a later one was reached. Each
+/// row replaces the one with its key.
 fn write_statement() -> String {
     let rows = |table: &str, argument: &str, key: &[&str], example: serde_json::Result<Value>| {
         let Ok(Value::Object(columns)) = example else { unreachable!("a row is a JSON object") };

@@ -1,9 +1,9 @@
 //! Checkpoints: copying pages from the write-ahead log into the database without delaying commits.
 //!
 //! A separate connection copies the pages while commits continue. But the log can be restarted only at a
-//! moment when all of it has been copied, which never comes by itself under a steady stream of commits. So
-//! once the log is long and the copy is nearly complete, the writer copies the short rest between two
-//! commits, and the next commit restarts the log.
+//! moment when all of it has been copied. Under a steady stream of commits this moment never comes by itself.
+//! Once the log is long and the copy is nearly complete, the writer therefore copies the rest between two
+//! commits. The next commit restarts the log.
 
 use std::path::{Path, PathBuf};
 

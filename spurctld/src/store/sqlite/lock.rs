@@ -1,5 +1,5 @@
-//! The lock that keeps a second controller out: held on a file beside the database while it is open, and
-//! released by the kernel however the process ends.
+//! The lock that keeps a second controller out. It is held on a file beside the database while that is open,
+//! and the kernel releases it however the process ends.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};

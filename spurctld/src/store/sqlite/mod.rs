@@ -1,8 +1,8 @@
 //! The SQLite backend.
 //!
 //! Files beside the database `spur.db`: `spur.db-wal` and `spur.db-shm` are SQLite's, `spur.db.lock` keeps a
-//! second controller out, `spur.db.mark` is the last acknowledged entry, `spur.db.snapshot-N` is the snapshot
-//! at entry N, with `.part` appended while it is being written.
+//! second controller out, `spur.db.mark` is the last acknowledged entry, and `spur.db.snapshot-N` is the
+//! snapshot at entry N. A snapshot that is being written has `.part` appended.
 
 pub(super) mod accounting;
 mod checkpoint;

@@ -1,10 +1,10 @@
 //! Control groups for jobs on this node: the part that belongs to spurd.
 //!
 //! spurd chooses the hierarchies once, when it starts ([`Groups::open`]). Below the node's group it creates
-//! one group for each job, with limits on the job's resources: in the version 2 hierarchy, and in version 1
-//! hierarchies of controllers that version 2 lacks. Below the job's group spurstepd creates one for each
-//! step. A step is killed as one through version 2, else through the version 1 freezer. Where neither works,
-//! steps are process trees.
+//! one group for each job, with limits on the job's resources. The groups are in the version 2 hierarchy, and
+//! in version 1 hierarchies of controllers that version 2 lacks. Below the job's group spurstepd creates one
+//! for each step. A step is killed as one through version 2, else through the version 1 freezer. Where
+//! neither works, steps are process trees.
 
 mod held;
 mod host;

@@ -1,6 +1,6 @@
 //! The usage of a step's tasks: CPU time, memory, and bytes read and written.
 //!
-//! The usage of a process that has ended is exact: the kernel reports it to the parent that waits, and
+//! The usage of a process that has ended is exact, because the kernel reports it to the parent that waits.
 //! spurstepd waits for every process that no other parent waits for. Live processes are sampled, soon after
 //! the start and then less and less often, down to once in the site's interval. Only samples show the memory
 //! of several processes at the same time, and the address space. A process belongs to the task that it

@@ -1,6 +1,6 @@
 //! The processes of a step as one thing: found, stopped, killed, measured and waited for.
 //!
-//! A control group freezes and kills as one. Without one, every process gets SIGSTOP, in rounds: a process
+//! A control group freezes and kills as one. Without one, every process gets SIGSTOP, in rounds. A process
 //! that was forked before its parent was stopped is found in the next round, and the last round finds no new
 //! process. Stopped processes stay stopped whatever their user does within the step.
 

@@ -226,8 +226,8 @@ fn find_and_execute(name: &str, argv: &[String], environment: &BTreeMap<OsString
     refused.unwrap_or_else(|| io::Error::from(rustix::io::Errno::NOENT))
 }
 
-/// Returns the paths at which a program may be: its own path, or the directories of the user's `PATH` and the
-/// working directory last, as with Slurm.
+/// Returns the paths at which a program may be. These are its own path, or the directories of the user's
+/// `PATH` and last the working directory, as with Slurm.
 fn candidates(name: &str, path: Option<&OsString>) -> Vec<PathBuf> {
     if name.contains('/') {
         return vec![PathBuf::from(name)];

@@ -1,9 +1,9 @@
 //! Terminals of tasks: spurstepd has one end, the task the other.
 //!
 //! The first task of a step may have a controlling terminal. A task with unbuffered output has a terminal in
-//! place of its standard output. Everything that the task writes comes out of spurstepd's end as out of a
-//! pipe; when all copies of the other end are closed, reading fails after the last byte. Bytes written to
-//! spurstepd's end are keys.
+//! place of its standard output. All output of the task can be read at spurstepd's end as from a pipe. When
+//! all copies of the other end are closed, reading fails after the last byte. Bytes written to spurstepd's
+//! end are keys.
 
 use std::io;
 use std::os::fd::OwnedFd;

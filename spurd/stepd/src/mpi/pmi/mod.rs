@@ -2,7 +2,7 @@
 //! each task.
 //!
 //! A library's first line selects the protocol. In both, tasks publish data and meet in a *fence*, which is
-//! over when all tasks of the step have entered it; everything published before is then visible to all. This
+//! over when all tasks of the step have entered it. Everything published before is then visible to all. This
 //! module knows the tasks of this node; messages for other nodes are [`News`].
 
 mod client;

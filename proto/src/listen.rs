@@ -264,7 +264,7 @@ struct Place {
 enum Kind {
     /// An unauthenticated peer at this address; the number orders such connections by age.
     Stranger(IpAddr, u64),
-    /// A user of this host, as the kernel says, who has not shown a token.
+    /// A user of this host, according to the kernel, who has not shown a token.
     Local(u32),
     User(u32),
     Known,

@@ -109,7 +109,7 @@ struct Recovered {
 impl Server {
     /// Recovers the state, puts the configured policy in force, and listens.
     ///
-    /// Where several controllers share a database, the controller stands by until it leads; `on_standby` is
+    /// If several controllers share a database, the controller stands by until it leads; `on_standby` is
     /// called when another controller is seen to lead. `None` if the controller was stopped while it stood
     /// by.
     ///

@@ -486,7 +486,7 @@ mod tests {
         (1..last).map(|number| of(JobId(number))).collect()
     }
 
-    /// For every recorded journal, entry by entry: the updated counts equal those of a walk over all jobs.
+    /// The updated counts equal those of a walk over all jobs, after each entry of every recorded journal.
     #[test]
     fn counts_that_are_kept_are_those_of_a_walk() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/journal");

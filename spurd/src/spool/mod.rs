@@ -3,8 +3,8 @@
 //! ```text
 //! spool/lock                    held by the one spurd that owns the spool
 //! spool/spawned/42.0.batch      marker: durable before any user code of the attempt runs
-//! spool/ended/42.0.batch        tombstone: the end was acknowledged; stays until the controller forgets the attempt
-//! spool/attempts/42.0.batch/    locked by its spurstepd while that lives; its control socket, the script, exit.json
+//! spool/ended/42.0.batch        tombstone: the end was acknowledged; stays until the attempt is forgotten
+//! spool/attempts/42.0.batch/    locked by a live spurstepd; its control socket, the script, exit.json
 //! spool/jobs/42.0               the record of a job's attempt, apart from its steps
 //! spool/id                      the spool's name
 //! spool/history                 the history whose controllers the node obeys, and the latest reign
@@ -13,14 +13,15 @@
 //! spool/blank                   the empty file that every marker is a link to
 //! ```
 //!
-//! The spool promises that an attempt with a marker is never launched again, also after a power loss. A marker is an
-//! exclusive entry in a directory that is synced before [`Spool::mark_spawning`] returns. Markers that arrive during a
-//! sync share the next one. An attempt without a marker needs no memory: the controller repeats the order. The same
-//! holds for an attempt with a marker whose spurstepd is gone and never began, which can be seen until the host boots
-//! again. Any other marker without a live spurstepd or an exit record belongs to an attempt whose end is unknown, and
-//! is reported as lost.
+//! The spool promises that an attempt with a marker is never launched again, also after a power loss. A
+//! marker is an exclusive entry in a directory that is synced before [`Spool::mark_spawning`] returns.
+//! Markers that arrive during a sync share the next one. An attempt without a marker needs no memory: the
+//! controller repeats the order. The same holds for an attempt with a marker whose spurstepd is gone and
+//! never began, which can be seen until the host boots again. Any other marker without a live spurstepd
+//! or an exit record belongs to an attempt whose end is unknown, and is reported as lost.
 //!
-//! Refusals of the disk are recorded ([`Spool::fault`]): the node then takes no work until the disk takes writes again.
+//! Refusals of the disk are recorded ([`Spool::fault`]): the node then takes no work until the disk takes
+//! writes again.
 
 mod making;
 mod sweep;
@@ -272,9 +273,9 @@ impl Spool {
 
     /// Sets the history and reign that this node obeys.
     ///
-    /// For another history, the entry and job numbers of the old one are forgotten. A later reign of the same
-    /// history counts even if the disk refuses it: the node launches nothing until the disk takes writes
-    /// again.
+    /// The entry and job numbers of the old history are forgotten when another history begins. A later reign
+    /// of the same history counts even if the disk refuses it: the node launches nothing until the disk takes
+    /// writes again.
     ///
     /// # Errors
     /// Fails if the file system refuses a new history.

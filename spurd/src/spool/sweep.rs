@@ -18,8 +18,8 @@ impl Spool {
     /// Removes attempts that were accepted and never spawned, that were acknowledged, or that were spawned
     /// and never began.
     ///
-    /// Whether an attempt began is known only until the host boots again: a power loss may lose the file that
-    /// shows its beginning.
+    /// The beginning of an attempt is known only until the host boots again, since a power loss may lose the
+    /// file that shows it.
     pub(super) fn sweep(&self) -> io::Result<()> {
         let same_boot = self.is_of_this_boot();
         for attempt in self.markers("attempts")? {

@@ -1,9 +1,12 @@
 //! The shell around the life of a step: turns the results of poll(2) into inputs, and carries out the
 //! effects.
 //!
-//! The shell has one thread and one loop around poll(2). It promises: an attempt with a record is not run
-//! again; a started process is either below spurstepd or in the record; when it reports `Ended`, no process
-//! of the step is left; it needs no other process to go on, and serves every connection.
+//! The shell has one thread and one loop around poll(2), and promises:
+//!
+//! * An attempt with a record is not run again.
+//! * A started process is either below spurstepd or in the record.
+//! * No process of the step is left when `Ended` is reported.
+//! * The shell needs no other process to continue, and serves every connection.
 
 use std::collections::VecDeque;
 use std::fs::File;

@@ -1,8 +1,8 @@
 //! The order of spurd to spurstepd: everything that the start of one step on one node needs.
 //!
 //! A [`StepOrder`] is complete and resolved: patterns are expanded, names are numbers, defaults are chosen.
-//! It travels as JSON beside two raw parts, the environment and the script, whose bytes need not be UTF-8
-//! ([`Launch`]). spurstepd decides nothing: whatever it cannot do is a launch failure, never a guess.
+//! The order travels as JSON beside two raw parts, the environment and the script, whose bytes need not be
+//! UTF-8 ([`Launch`]). spurstepd decides nothing: whatever it cannot do is a launch failure, never a guess.
 
 use std::path::{Path, PathBuf};
 
@@ -253,7 +253,7 @@ pub struct MemoryBinding {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
-    /// `/dev/null`.
+    /// No input: `/dev/null`.
     Null,
     /// A file, opened as the user, relative to the working directory.
     File(PathBuf),
@@ -265,7 +265,7 @@ pub enum Input {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Output {
-    /// `/dev/null`.
+    /// No output: `/dev/null`.
     Null,
     /// A file, opened as the user, relative to the working directory; every write appends.
     File {

@@ -28,7 +28,7 @@ pub(crate) enum Forked {
 /// The system's error if no process can be created.
 ///
 /// # Safety
-/// As for fork(2): this process must have no other thread.
+/// The requirement of fork(2) applies: this process must have no other thread.
 pub(crate) unsafe fn fork(group: Option<BorrowedFd<'_>>) -> io::Result<Forked> {
     if let Some(group) = group {
         // SAFETY: as this function's.
@@ -49,7 +49,7 @@ pub(crate) unsafe fn fork(group: Option<BorrowedFd<'_>>) -> io::Result<Forked> {
 /// fork(2) as clone3(2) with `CLONE_INTO_CGROUP`, which no library offers.
 ///
 /// # Safety
-/// As for fork(2).
+/// The requirements of fork(2) apply.
 unsafe fn clone_into(group: BorrowedFd<'_>) -> io::Result<Forked> {
     // SAFETY: all fields are numbers, and zero is neutral in each.
     let mut how: libc::clone_args = unsafe { std::mem::zeroed() };

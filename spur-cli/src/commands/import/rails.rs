@@ -172,7 +172,7 @@ impl Joining {
         self.make_groups(&leaves, &components);
     }
 
-    /// Forms a group from the switches of each component, in the order of their first switches.
+    /// Forms one group per component from its switches, in the order of their first switches.
     fn make_groups(&mut self, switches: &[usize], components: &[usize]) -> BTreeSet<usize> {
         let mut made: BTreeMap<usize, usize> = BTreeMap::new();
         for (&switch, &component) in switches.iter().zip(components) {

@@ -44,8 +44,7 @@ pub(super) struct Memory {
     pub(super) pair: Option<Pair>,
 }
 
-/// Takes the known settings of `slurm.conf`, `cgroup.conf` and `job_container.conf`. Returns the sections in
-/// the order of `etc/spur.toml`, and the settings that affect partitions.
+/// Takes the known settings. Returns the sections in the order of `etc/spur.toml`, and [`Common`].
 pub(super) fn settings(
     conf: &mut Entry,
     cgroup: &mut Entry,
@@ -94,8 +93,7 @@ impl Taker<'_> {
         }
     }
 
-    /// Takes a duration in seconds or in Slurm's format of times. Slurm's words for infinity become the
-    /// longest duration.
+    /// Takes a duration in seconds or in Slurm's format; infinity becomes the longest duration.
     fn duration(&mut self, section: &mut Section, from: &str, to: &str, range: (u64, u64)) {
         let Some(pair) = self.conf.pair(from) else { return };
         let seconds = pair.value.parse::<u64>().ok().or_else(|| seconds(&pair.value));
@@ -319,8 +317,7 @@ impl Taker<'_> {
             ("tmpfs", Some(base)) => {
                 let dirs = dirs.map_or("/tmp,/dev/shm".to_owned(), |pair| pair.value);
                 let dirs: Vec<&str> = dirs.split(',').map(str::trim).filter(|dir| !dir.is_empty()).collect();
-                // A path with `%` differs between nodes; in Spur each node has its own directory below the
-                // path.
+                // Each node has its own directory below the part of the path before `%`.
                 let path: Vec<&str> = base.value.split('/').take_while(|part| !part.contains('%')).collect();
                 let path = path.join("/");
                 let is_whole = |path: &str| path.starts_with('/') && !path.contains("..");
@@ -419,8 +416,7 @@ impl Taker<'_> {
         }
     }
 
-    /// Takes `JobAcctGatherFrequency`, such as `30` or `task=30,energy=60`; only the frequency of tasks has a
-    /// counterpart.
+    /// Takes `JobAcctGatherFrequency`, such as `30` or `task=30,energy=60`; only `task` has a counterpart.
     fn frequency(&mut self, section: &mut Section) {
         let Some(pair) = self.conf.pair("JobAcctGatherFrequency") else { return };
         let of_tasks = |item: &str| match item.split_once('=') {

@@ -183,7 +183,7 @@ impl Wanted {
     }
 
     /// Waits for the memory: first in the user's share, so that a user over the share does not block the
-    /// common store.
+    /// common store. `None` only if a store is closed, which does not happen.
     async fn wait(self) -> Option<Room> {
         let own = match self.own {
             Some(own) => Some(own.acquire_many_owned(self.units).await.ok()?),
@@ -328,7 +328,7 @@ impl Messages {
     }
 
     /// Returns the length of the message that has begun and is not complete; 0 while the header is
-    /// incomplete.
+    /// incomplete. `None` between two messages.
     fn under_way(&self) -> Option<usize> {
         (self.have > 0).then_some(self.length)
     }

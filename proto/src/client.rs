@@ -290,7 +290,8 @@ pub struct Connection {
     patience: Duration,
     /// Called when a call takes long.
     notice: Option<Notice>,
-    /// True if outdated answers are accepted: no controller leads, and the database of one does not answer.
+    /// True while outdated answers are accepted, because no controller leads and the database of one does not
+    /// answer.
     takes_old: bool,
     /// Seconds since the Unix epoch from which on answers may be outdated; `None` if none was.
     old_since: Option<i64>,

@@ -177,7 +177,8 @@ impl ClusterKey {
     /// Puts a new key before the one in a file; both are then valid.
     ///
     /// # Errors
-    /// Fails if the file cannot be read or replaced, or contains two keys already.
+    /// Fails if the file cannot be read or replaced, or contains two keys already, or without a source of
+    /// randomness.
     pub fn rotate(path: &Path) -> Result<(), KeyError> {
         let failed = |source| KeyError::Io { path: path.to_owned(), action: "make a new one for", source };
         let old = Self::read_to_replace(path)?;

@@ -129,7 +129,8 @@ fn on_the_wall(message: &mut v1::Job, clock: &Clock) {
     }
 }
 
-/// Returns the time at which a job that has started or ended became eligible.
+/// Returns the time at which a job that has started or ended became eligible; `None` for a job that neither
+/// started nor became eligible.
 ///
 /// Records of earlier releases lack that time; then it is the earliest possible one.
 fn started_eligible(job: &Job) -> Option<Time> {
@@ -303,7 +304,8 @@ fn exits(job: &Job, message: &mut v1::Job) {
 }
 
 /// Returns the part of an explanation that Slurm puts into the reason itself: the unavailable nodes, or the
-/// purpose of their reservation. The explanation of a het job begins with the component.
+/// purpose of their reservation. The explanation of a het job begins with the component. `None` for any other
+/// explanation.
 fn not_available(detail: &str) -> Option<&str> {
     let reserved = RESERVED.into_iter().find(|what| detail.contains(what));
     let nodes = || detail.find(UNAVAILABLE).and_then(|at| detail[at..].split([' ', ';']).next());

@@ -129,7 +129,8 @@ fn next_state(node: &Node) -> &'static str {
     }
 }
 
-/// Returns the reservation that holds a node at a time; of several, one for maintenance.
+/// Returns the reservation that holds a node at a time; of several, one for maintenance. `None` without an
+/// active reservation.
 pub fn reserved<'a>(cluster: &'a Cluster, node: &Node, now: Time) -> Option<&'a Reservation> {
     let here = cluster.reservations().filter(|kept| kept.is_active(now) && kept.holds(node.id));
     here.max_by_key(|kept| kept.has(Flag::Maint)).map(|kept| &**kept)

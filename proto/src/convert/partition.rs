@@ -100,7 +100,7 @@ pub fn state_name(state: PartitionState) -> &'static str {
     }
 }
 
-/// Returns the partition state with Slurm's word `name`, in any case.
+/// Returns the partition state with Slurm's word `name`, in any case; `None` for any other word.
 pub fn state_named(name: &str) -> Option<PartitionState> {
     STATES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, state)| *state)
 }

@@ -67,6 +67,7 @@ fn start(args: Args) -> anyhow::Result<()> {
 }
 
 /// Returns the configured log file, or for a detached daemon without one a file in the spool directory.
+/// `None` for standard error.
 fn log_file(settings: &Settings, detached: bool) -> Option<PathBuf> {
     let beside = || detached.then(|| settings.spool.join("spurd.log"));
     settings.log.file_of("spurd", &settings.name).or_else(beside)

@@ -175,7 +175,7 @@ pub(crate) fn memory(
     Ok(Some(MemoryBinding { nodes: bound, prefer: binding.prefer, tell }))
 }
 
-/// Returns the variables that describe the memory binding to tasks; none if the user asked for no binding.
+/// Returns the variables that describe the memory binding to tasks; empty without `--mem-bind`.
 pub(crate) fn memory_variables(said: &str, binding: &MemBinding) -> Vec<(String, String)> {
     if said.is_empty() {
         return Vec::new();
@@ -184,7 +184,7 @@ pub(crate) fn memory_variables(said: &str, binding: &MemBinding) -> Vec<(String,
     parts.map(|(end, value)| (format!("SLURM_MEM_BIND{end}"), value)).collect()
 }
 
-/// Returns the variables that describe the CPU binding to tasks; none if the user asked for no binding.
+/// Returns the variables that describe the CPU binding to tasks; empty without `--cpu-bind`.
 pub(crate) fn variables(said: &str, binding: &CpuBinding) -> Vec<(String, String)> {
     if said.is_empty() {
         return Vec::new();

@@ -73,7 +73,7 @@ pub(super) fn without_foreign(environment: &[u8]) -> Vec<u8> {
     own.flat_map(|entry| entry.iter().copied().chain([0])).collect()
 }
 
-/// Returns `TMPDIR` for an environment without it: scripts rely on the variable.
+/// Returns `TMPDIR` for an environment without it, because scripts rely on the variable; `None` if it is set.
 pub(super) fn scratch(environment: &[u8]) -> Option<(String, String)> {
     let mut entries = environment.split(|&byte| byte == 0);
     let is_set = entries.any(|entry| entry.starts_with(b"TMPDIR="));

@@ -18,7 +18,8 @@ impl Clock {
         Now { steady_ms: millis(self.0.elapsed()), unix_ms: millis(unix) }
     }
 
-    /// Returns the instant at which the steady clock shows this time, in milliseconds.
+    /// Returns the instant at which the steady clock shows this time, in milliseconds; `None` beyond the
+    /// range of instants.
     pub(crate) fn at(self, steady_ms: u64) -> Option<Instant> {
         self.0.checked_add(Duration::from_millis(steady_ms))
     }

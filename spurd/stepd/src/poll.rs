@@ -463,7 +463,7 @@ impl Shell {
         }
     }
 
-    /// Returns the instant of the next sample, while the step has no record.
+    /// Returns the instant of the next sample; `None` once the step has a record, or for no samples.
     fn look_at(&self) -> Option<Instant> {
         self.processes.look_at().filter(|_| self.life.record().is_none())
     }

@@ -49,12 +49,14 @@ impl Outgoing {
         }
     }
 
-    /// Returns the pipe, while it is open and the buffer has space.
+    /// Returns the pipe to read from; `None` if it is closed, or if the buffer is full and the output is not
+    /// discarded.
     pub(crate) fn readable(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().filter(|_| self.discarded || self.buffer.len() < CAPACITY).map(AsFd::as_fd)
     }
 
-    /// Reads once from the pipe, and returns the bytes with their offset; no bytes are the end.
+    /// Reads once from the pipe, and returns the bytes with their offset; no bytes mean the end of the
+    /// stream. `None` if the pipe is closed, or nothing can be read at present.
     pub(crate) fn fill(&mut self) -> Option<(u64, Vec<u8>)> {
         let pipe = self.pipe.as_ref()?;
         let mut bytes = [0; MAX_STREAM_PART];

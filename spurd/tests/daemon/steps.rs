@@ -90,7 +90,8 @@ impl Client {
         self.input.send(v1::StepInput { input: Some(input) }).await.unwrap();
     }
 
-    /// Records the next message, acknowledges output, and returns the message.
+    /// Records the next message, acknowledges output, and returns the message. `None` at the end of the
+    /// stream.
     async fn next(&mut self) -> Option<Output> {
         let output = self.output.message().await.unwrap()?.output.unwrap();
         match &output {

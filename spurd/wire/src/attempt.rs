@@ -53,7 +53,7 @@ impl FromStr for StepAttempt {
     }
 }
 
-/// Reads a number in its one written form: digits only, no leading zero.
+/// Reads a number in its one written form: digits only, no leading zero. `None` for any other text.
 fn number(text: &str) -> Option<u32> {
     let canonical = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     canonical.then(|| text.parse().ok()).flatten()

@@ -152,7 +152,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         of: Option<(StepAttempt, u32)>,
     },
-    /// The step is being ended early: on a request with a notice, or by its own time limit.
+    /// The step is being ended early: by a request with a notice for the user, or by its own time limit.
     Cancelled,
     /// The step's tasks cannot go on, and those here are being killed: the step has to end on all nodes.
     Aborted {

@@ -77,7 +77,8 @@ impl Stat {
         Stat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// Parses a line of `/proc/PID/stat`; the program's name in it may contain spaces and parentheses.
+    /// Parses a line of `/proc/PID/stat`; the program's name in it may contain spaces and parentheses. `None`
+    /// for a malformed line.
     fn parse(line: &str) -> Option<Stat> {
         let pid = line.split(' ').next()?.parse().ok()?;
         // The rest begins with field 3 of proc(5).

@@ -42,7 +42,8 @@ pub fn usable() -> BTreeSet<u32> {
 }
 
 impl Kernel {
-    /// Returns the node's online CPUs among `usable`, or all of them if `usable` is empty.
+    /// Returns the node's online CPUs among `usable`, or all of them if `usable` is empty. If the kernel
+    /// describes none of them, each CPU in `usable` is a core of one socket.
     pub fn cpus(&self, usable: &BTreeSet<u32>) -> Cpus {
         let base = "sys/devices/system/cpu";
         let online = |cpu: u32| self.line(format!("{base}/cpu{cpu}/online")).is_none_or(|state| state != "0");

@@ -123,7 +123,7 @@ pub fn places(devices: &[Device]) -> Vec<DevicePlace> {
     devices.iter().filter(|device| is_known(&device.name)).map(place).collect()
 }
 
-/// Returns the maker of a GPU by the name of its file.
+/// Returns the maker of a GPU by the name of its file; `None` for any other file.
 fn vendor(file: &Path) -> Option<Vendor> {
     let name = file.file_name()?.to_str()?;
     let numbered = |prefix| super::numbered(name, prefix).is_some();

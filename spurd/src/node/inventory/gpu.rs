@@ -166,7 +166,7 @@ fn gpu(vendor: Vendor, kind: String, index: u32, file: PathBuf) -> Device {
     }
 }
 
-/// Returns the number on a line of the compute driver's properties.
+/// Returns the number on a line of the compute driver's properties; `None` without such a line.
 fn number(properties: &str, key: &str) -> Option<u32> {
     let value = properties.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
     value.trim().parse().ok()

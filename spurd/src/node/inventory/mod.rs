@@ -61,7 +61,7 @@ impl Kernel {
         self.line("proc/sys/kernel/random/boot_id").unwrap_or_default()
     }
 
-    /// Returns the time of the boot, in seconds since the Unix epoch.
+    /// Returns the time of the boot, in seconds since the Unix epoch; `None` if the kernel does not say.
     pub fn booted_at(&self) -> Option<i64> {
         let stat = self.text("proc/stat")?;
         stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()

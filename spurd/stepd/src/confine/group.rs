@@ -85,7 +85,8 @@ impl Group {
         Ok(Group { unified, legacy, memory_events })
     }
 
-    /// Returns the directory of the version 2 group, in which children can be born.
+    /// Returns the directory of the version 2 group, in which children can be born; `None` without that
+    /// version.
     pub(crate) fn directory(&self) -> Option<BorrowedFd<'_>> {
         self.unified.as_ref().map(|unified| unified.directory.as_fd())
     }
@@ -129,7 +130,8 @@ impl Group {
         })
     }
 
-    /// Returns the freezer group of version 1, through which the step is killed where version 2 is missing.
+    /// Returns the freezer group of version 1, through which the step is killed where version 2 is missing;
+    /// `None` without that controller.
     fn freezer(&self) -> Option<&Path> {
         let freezer = self.legacy.iter().find(|group| group.controller == "freezer");
         freezer.map(|group| group.path.as_path())

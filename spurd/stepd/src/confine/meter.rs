@@ -64,7 +64,7 @@ impl Meter {
         }
     }
 
-    /// Returns the instant of the next sample.
+    /// Returns the instant of the next sample; `None` for no samples.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due
     }
@@ -134,7 +134,7 @@ impl Meter {
         stats.iter().map(owner).collect()
     }
 
-    /// Returns the index of the task whose own process this is.
+    /// Returns the index of the task whose own process this is; `None` for any other process.
     fn of_pid(&self, pid: i32) -> Option<usize> {
         self.tasks.iter().position(|task| task.pid.is_some_and(|own| own.as_raw_pid() == pid))
     }

@@ -200,7 +200,7 @@ impl Processes {
         self.meter.usage(has_ended)
     }
 
-    /// Returns the instant of the next sample.
+    /// Returns the instant of the next sample; `None` for no samples.
     pub(crate) fn look_at(&self) -> Option<Instant> {
         self.meter.due()
     }

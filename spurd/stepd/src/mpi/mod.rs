@@ -165,7 +165,7 @@ impl Mpi {
         }
     }
 
-    /// Returns the instant at which a time-out of MPI support is due.
+    /// Returns the next instant at which a time-out of MPI support is due; `None` if none is pending.
     pub(crate) fn due(&self) -> Option<Instant> {
         let abort = self.abort.as_ref().map(|abort| abort.at);
         [abort, self.peers.due()].into_iter().flatten().min()
@@ -210,7 +210,7 @@ impl Mpi {
         }
     }
 
-    /// Returns the number of a node by its name.
+    /// Returns the number of a node by its name; `None` for an unknown name.
     fn number(&self, name: &str) -> Option<u32> {
         let at = self.order.nodes.iter().position(|node| node.name == name)?;
         u32::try_from(at).ok()
@@ -590,7 +590,8 @@ impl Mpi {
         self.wants_uplink.then(|| self.uplink_wanted())
     }
 
-    /// Sends and handles everything that has become possible. Returns an event for subscribers.
+    /// Sends and handles everything that has become possible. Returns an event for subscribers, if there is
+    /// one.
     pub(crate) fn carry_on(&mut self, progress: Progress, connections: &mut [Connection]) -> Option<Event> {
         self.advance();
         if self.abort.is_none() && !progress.is_told_to_end {
@@ -622,8 +623,8 @@ impl Mpi {
 
     /// Returns the reason why the step has to end, for users, once the end is due.
     ///
-    /// The end is due at its deadline, or when the task that is the cause has ended. `exit` returns the ends
-    /// of tasks.
+    /// The end is due at its deadline, or when the task that is the cause has ended; without such a task it
+    /// is due at once. `exit` returns the ends of tasks.
     pub(crate) fn due_abort(
         &mut self,
         order: &StepOrder,

@@ -217,7 +217,8 @@ impl Peers {
         self.refuse_calls_to_gone();
     }
 
-    /// Returns the instant at which the next node is lost unless it connects again.
+    /// Returns the instant at which the next node is lost unless it connects again; `None` if no such node is
+    /// away.
     pub(crate) fn due(&self) -> Option<Instant> {
         let speaking = self.parts.values().filter(|part| part.is_speaking());
         speaking.filter_map(|part| part.away).map(|since| since + AWAY).min()
@@ -234,7 +235,7 @@ impl Peers {
     }
 
     /// Returns, on the first node, a node that an unfinished fence waits for although its tasks have ended or
-    /// it is lost.
+    /// it is lost. `None` if there is none.
     pub(crate) fn gone_from_fence(&self) -> Option<u32> {
         self.gathers.iter().find_map(|((group, _), parts)| {
             let mut missing = self.members(&group.nodes).into_iter().filter(|node| !parts.contains_key(node));
@@ -272,7 +273,7 @@ impl Peers {
             || self.outgoing.iter().chain(&self.unanswered).any(|(to, _)| *to == node)
     }
 
-    /// Returns the next message for this node.
+    /// Returns the next message for this node; `None` if there is none.
     pub(crate) fn next_arrival(&mut self) -> Option<Arrival> {
         self.arrived.pop_front()
     }

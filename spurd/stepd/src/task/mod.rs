@@ -53,7 +53,7 @@ impl Task {
         }
     }
 
-    /// Returns the process id as messages carry it.
+    /// Returns the process id as messages carry it; `None` before the task is started.
     pub(crate) fn id(&self) -> Option<u32> {
         self.pid.map(|pid| pid.as_raw_pid().unsigned_abs())
     }
@@ -140,7 +140,7 @@ impl Launching {
         self.report.as_fd()
     }
 
-    /// Reads the available bytes; true when the report is complete.
+    /// Reads the available bytes; true when the report is complete or cannot be read on.
     pub(crate) fn advance(&mut self) -> bool {
         let mut bytes = [0; 1024];
         loop {
@@ -157,7 +157,8 @@ impl Launching {
         }
     }
 
-    /// Returns the task's standard error file, which may be known before the report is complete.
+    /// Returns the task's standard error file, which may be known before the report is complete. `None` if it
+    /// is not known.
     pub(crate) fn stderr(&mut self) -> Option<&mut File> {
         self.advance();
         self.stderr.as_mut()

@@ -59,7 +59,7 @@ impl Client {
         self.socket = Some(socket);
     }
 
-    /// Returns the socket and the events to poll for.
+    /// Returns the socket and the events to poll for; `None` once the socket is closed.
     pub(crate) fn watched(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         let reading = if self.has_room() { PollFlags::IN } else { PollFlags::empty() };
         let writing = if self.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };

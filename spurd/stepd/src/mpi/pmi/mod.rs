@@ -350,7 +350,7 @@ impl Server {
         self.fresh.insert(key, value)
     }
 
-    /// Returns the visible value of a key.
+    /// Returns the visible value of a key; `None` if there is none.
     fn found(&self, key: &[u8]) -> Option<Vec<u8>> {
         match key {
             b"PMI_process_mapping" => self.mapping.clone().map(String::into_bytes),

@@ -389,7 +389,8 @@ fn load_error() -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// Returns the first number in a version such as `OpenPMIx 4.2.2 (PMIx Standard: 4.1, …)`.
+/// Returns the first number in a version such as `OpenPMIx 4.2.2 (PMIx Standard: 4.1, …)`; `None` without a
+/// number.
 fn major(version: &str) -> Option<u32> {
     let from = version.find(|letter: char| letter.is_ascii_digit())?;
     let digits = &version[from..];

@@ -97,7 +97,8 @@ impl Helper {
         self.environments.as_ref().and_then(|all| all.get(index)).cloned().unwrap_or_default()
     }
 
-    /// Returns the socket and the events to poll for. Nothing is read from a process that does not read.
+    /// Returns the socket and the events to poll for; `None` once the socket is closed. Nothing is read from
+    /// a process that does not read.
     pub(crate) fn watched(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         let reading = if self.outbox.len() < LONGEST { PollFlags::IN } else { PollFlags::empty() };
         let writing = if self.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
@@ -114,7 +115,7 @@ impl Helper {
         !self.members.is_empty()
     }
 
-    /// Returns the local id of a task.
+    /// Returns the local id of a task; `None` for a task of another node.
     pub(crate) fn index(&self, rank: u32) -> Option<usize> {
         self.ranks.iter().position(|known| *known == rank)
     }
@@ -179,7 +180,7 @@ impl Helper {
     }
 }
 
-/// Takes the next complete message off the received bytes.
+/// Takes the next complete message off the received bytes; `None` if it is incomplete or malformed.
 fn take<M: Message + Default>(received: &mut Vec<u8>) -> Option<M> {
     let length = prost::decode_length_delimiter(&received[..]).ok()?;
     let whole = prost::length_delimiter_len(length) + length;

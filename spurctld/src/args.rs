@@ -19,18 +19,19 @@ pub struct Args {
     /// Log more; again for still more.
     #[arg(short = 'v', action = ArgAction::Count)]
     pub verbose: u8,
-    /// Let an old copy of the journal (a restored backup) go on as a history of its own, with job numbers above all that
-    /// are known to be used, and end; spurctld must not run meanwhile.
+    /// Let an old copy of the journal (a restored backup) go on as a history of its own, with job numbers
+    /// above all that are known to be used, and end; spurctld must not run meanwhile.
     #[arg(long)]
     pub new_history: bool,
     /// Take over the nodes of this history too, whose journal is lost.
     #[arg(long, value_name = "HISTORY", requires = "new_history")]
     pub adopt: Option<HistoryId>,
-    /// Copy the SQLite journal in this file, with its accounting, into the empty PostgreSQL database that the configuration
-    /// names, compare both, and end; spurctld must not run meanwhile.
+    /// Copy the SQLite journal in this file, with its accounting, into the empty PostgreSQL database that the
+    /// configuration names, compare both, and end; spurctld must not run meanwhile.
     #[arg(long, value_name = "FILE", group = "moving")]
     pub migrate: Option<PathBuf>,
-    /// Copy the SQLite journal and its accounting into this new directory, and end; spurctld may run meanwhile.
+    /// Copy the SQLite journal and its accounting into this new directory, and end; spurctld may run
+    /// meanwhile.
     #[arg(long, value_name = "DIRECTORY", group = "moving")]
     pub backup: Option<PathBuf>,
     /// Put such a copy where the configuration says that the SQLite journal is, and end; there must be none.

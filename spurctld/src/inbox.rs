@@ -113,7 +113,7 @@ impl Ask {
         Self { input, payload: None, retry: false, patient: false, judged: Judged::default(), reply: None }
     }
 
-    /// Returns the client's id of the request, and the client's user.
+    /// Returns the client's id of the request, and the client's user; `None` for an input without an id.
     pub(crate) fn request(&self) -> Option<(RequestId, u32)> {
         match &self.input {
             Input::Command { caller, request: Some(id), .. } => Some((*id, caller.owner.uid)),
@@ -126,7 +126,7 @@ impl Ask {
         self.reply.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
 
-    /// Returns the job of a request for a step.
+    /// Returns the job of a request for a step; `None` for any other request.
     pub(crate) fn step_of(&self) -> Option<spur_core::id::JobId> {
         match &self.input {
             Input::Command { command: Command::CreateStep { job, .. }, .. } => Some(*job),

@@ -139,7 +139,7 @@ impl Said {
     }
 }
 
-/// Returns the module whose log a debug flag enables.
+/// Returns the module whose log a debug flag enables; `None` for an unknown flag.
 fn target(flag: &str) -> Option<&'static str> {
     FLAGS.iter().find(|(name, _)| *name == flag).map(|(_, target)| *target)
 }

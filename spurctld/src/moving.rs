@@ -78,7 +78,7 @@ pub async fn migrate(from: &Path, local: &Local) -> anyhow::Result<String> {
     ))
 }
 
-/// Copies all rows of jobs and steps, and returns their numbers.
+/// Copies all rows of jobs, steps and node events, closes `to`, and returns the numbers of jobs and steps.
 async fn copy_accounting(from: &Accounting, to: &Accounting, reached: u64) -> anyhow::Result<(u64, u64)> {
     let (mut jobs, mut steps, mut query) = (0, 0, Query::default());
     loop {

@@ -62,7 +62,7 @@ impl Outbox {
     }
 }
 
-/// Returns the name of the job whose submission an entry records.
+/// Returns the name of the job whose submission an entry records; `None` for any other entry.
 fn submitted(entry: &Entry) -> Option<&str> {
     match &entry.event {
         Event::JobSubmitted { spec, .. } => Some(&spec.name),

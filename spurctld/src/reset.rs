@@ -49,7 +49,8 @@ fn next(period: ResetPeriod, zone: &str, after: Time) -> Option<Time> {
     Some(Time(begins.to_zoned(zone).ok()?.timestamp().as_second()))
 }
 
-/// Returns the first day of the month that lies `months` months after a day's month.
+/// Returns the first day of the month that lies `months` months after a day's month; `None` beyond the
+/// calendar's range.
 fn first_of_month(day: Date, months: i8) -> Option<Date> {
     day.first_of_month().checked_add(months.months()).ok()
 }

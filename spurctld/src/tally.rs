@@ -241,7 +241,8 @@ impl Known {
     }
 }
 
-/// Returns the reason of a pending job that needs no planner, tested in the same order as for `squeue`.
+/// Returns the reason of a pending job that follows from the job itself, tested in the same order as for
+/// `squeue`. `None` if the planner gives the reason; `Reason::None` for any other job.
 fn own_reason(job: &Job, begins: Option<Time>) -> Option<Reason> {
     let Phase::Pending(pending) = &job.phase else { return Some(Reason::None) };
     if let Some(hold) = pending.hold {

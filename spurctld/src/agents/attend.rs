@@ -313,7 +313,8 @@ impl Attendance {
     }
 }
 
-/// Merges `next` into `last` if both are of the same kind; otherwise returns `last`, which can be sent.
+/// Merges `next` into `last` and returns `None` if both acknowledge reports or both forget attempts.
+/// Otherwise `next` becomes the last order, and the previous one is returned to be sent.
 fn join(last: &mut Option<Order>, next: Order) -> Option<Order> {
     match (last.as_mut(), next) {
         (Some(Order::Acknowledge(before)), Order::Acknowledge(next)) => {

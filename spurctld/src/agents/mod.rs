@@ -271,7 +271,7 @@ impl Agents {
 }
 
 impl Table {
-    /// Returns the state of a node that is connected.
+    /// Returns the state of a node; `None` if the node is not connected.
     fn open(&self, node: NodeId) -> Option<&Slot> {
         self.nodes.get(&node).filter(|slot| slot.orders.as_ref().is_some_and(|orders| !orders.is_closed()))
     }

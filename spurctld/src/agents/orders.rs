@@ -79,7 +79,7 @@ impl Renderer {
         Some(order)
     }
 
-    /// Returns the node's standing: whether it is busy, full, or drained.
+    /// Returns the node's standing: whether it is busy, full, or drained; `None` for an unknown node.
     pub(super) fn standing(&self, node: NodeId) -> Option<Order> {
         let cluster = self.replica.read();
         let node = cluster.node(node)?;
@@ -148,7 +148,7 @@ fn cause(cluster: &Cluster, attempt: Attempt) -> &'static str {
     }
 }
 
-/// Returns the exit code of the job whose attempt is being ended.
+/// Returns the exit code of the job whose attempt is being ended; `None` unless the job is completing.
 fn exit(cluster: &Cluster, attempt: Attempt) -> Option<v1::JobExit> {
     let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt)?;
     let Phase::Completing(completing) = &job.phase else { return None };

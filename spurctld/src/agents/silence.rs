@@ -108,7 +108,7 @@ impl Pulse {
         answered
     }
 
-    /// Returns the time for which the answer has been due.
+    /// Returns the time for which the answer has been due; `None` without a question.
     fn waits(&self, now: Instant) -> Option<Duration> {
         self.0.as_ref().map(|(asked, _)| now.duration_since(*asked))
     }

@@ -388,7 +388,7 @@ impl Meters {
     }
 }
 
-/// Returns the fabric on which a job is placed in a partition.
+/// Returns the fabric on which a job is placed in a partition; `None` without a topology.
 fn fabric_of<'a>(cluster: &'a Cluster, spec: &JobSpec, partition: &str) -> Option<&'a Arc<Fabric>> {
     let named = spec.fabric.as_ref().and_then(|ask| ask.topology.as_deref());
     match named.and_then(|name| cluster.topology(name)) {

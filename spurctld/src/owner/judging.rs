@@ -51,7 +51,8 @@ impl Judging {
         }
     }
 
-    /// Ends the search for a request; returns the user's next request whose client still waits.
+    /// Ends the search for a request; returns the user's next request whose client still waits; `None` if
+    /// there is none.
     pub(super) fn end(&mut self, ask: &Ask) -> Option<Undecided> {
         let uid = user(ask);
         let waiting = self.users.get_mut(&uid)?;

@@ -298,8 +298,8 @@ impl Work {
         self.owner.disk_space.take(&self.owner.cluster, committed, caller, bytes)
     }
 
-    /// Lets the core decide on an input. `None` if the core panicked without a change; after a panic with a
-    /// change the state cannot be trusted, and the process ends.
+    /// Lets the core decide on an input. `None` if the core panicked without a change. After a panic with a
+    /// change, or on a wakeup, the state cannot be trusted, and the process ends.
     fn decide(
         &mut self,
         epoch: u64,
@@ -383,7 +383,7 @@ impl Work {
     }
 }
 
-/// Returns the name of a submitted job, in debug builds.
+/// Returns the name of a submitted job, in debug builds; `None` for other inputs and in release builds.
 fn name_of(input: &Input) -> Option<Arc<str>> {
     match input {
         Input::Command { command: Command::Submit(submission), .. } if cfg!(debug_assertions) => {

@@ -63,7 +63,8 @@ impl Requests {
         met
     }
 
-    /// Returns the answer of a request that was handled a moment ago.
+    /// Returns the answer of a request that was handled a moment ago; `None` if it is not remembered for this
+    /// user.
     pub(super) fn served(&self, id: RequestId, uid: u32) -> Option<Answer> {
         self.served.get(&id).filter(|served| served.uid == uid).map(|served| served.answer.clone())
     }

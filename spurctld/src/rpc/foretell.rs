@@ -148,7 +148,8 @@ impl Desk {
     }
 }
 
-/// Returns a plan's outlook of a pending job; a job that can start now is about to.
+/// Returns a plan's outlook of a pending job; a job that can start now is about to. `None` if the plan does
+/// not mention the job.
 fn outlook(plan: &Plan, id: JobId, now: Time) -> Option<Waiting> {
     let waiting = plan.waiting.iter().find(|waiting| waiting.job == id);
     waiting.cloned().or_else(|| {

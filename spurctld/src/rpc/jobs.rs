@@ -418,7 +418,8 @@ fn among(job: &Job, name: &JobRef<JobId>) -> JobRef<JobId> {
     own
 }
 
-/// Parses a step; returns the record of its running job or task, and the step.
+/// Parses a step; returns the record of its job or array task, and the step. `None` if the text is malformed,
+/// or names neither a numbered step nor the batch step of one record.
 fn step_id(cluster: &Cluster, written: &str) -> Option<(JobId, StepId)> {
     let read: JobRef = written.parse().ok()?;
     let named = reference(cluster, &JobRef { step: None, ..read.clone() }.to_string()).ok()?;

@@ -1,8 +1,8 @@
 //! Turns of lists: a list is made page by page, and each page waits for its turn.
 //!
-//! One network thread always stays free of lists, so that a short request is answered at once however many
-//! lists are under way. The pages of different users alternate; one user has at most half of the threads that
-//! make lists.
+//! One network thread stays free of lists, if the host has more than one CPU. A short request is then
+//! answered at once however many lists are under way. The pages of different users alternate; one user has at
+//! most half of the threads that make lists, rounded up.
 
 use std::num::NonZero;
 use std::sync::Arc;

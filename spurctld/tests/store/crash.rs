@@ -159,7 +159,7 @@ fn this_program() -> PathBuf {
     std::env::current_exe().expect("the test runs from a file")
 }
 
-/// Returns the entry that a line acknowledges.
+/// Returns the entry that a line acknowledges; `None` for any other line.
 fn acknowledged(line: &str) -> Option<u64> {
     line.trim_end().strip_prefix("ack ")?.parse().ok()
 }

@@ -95,6 +95,7 @@ pub(crate) fn batch(journal: &Journal, first: u64, count: u64) -> Batch {
 }
 
 /// Reads the entries of a recovery to the end, checks their bodies and returns the first and last number.
+/// `None` without entries.
 pub(crate) async fn drain(recovered: &mut Recovered) -> Option<(u64, u64)> {
     let mut range = None;
     loop {

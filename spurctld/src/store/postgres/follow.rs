@@ -125,7 +125,7 @@ impl Follower {
         Journal::following(reader, self.session.names.history.clone(), self.session.shared.clone())
     }
 
-    /// Returns the version of the lease row that was read last.
+    /// Returns the version of the lease row that was read last; `None` before the first reading.
     #[must_use]
     pub fn version(&self) -> Option<u64> {
         self.session.lease.seen().map(|row| row.version)

@@ -14,8 +14,8 @@ use tokio::task::JoinHandle;
 use super::{StoreError, failed, from_sql, journal_options};
 use crate::store::Tuning;
 
-/// The writer copies the rest itself if at most this fraction of [`Tuning::checkpoint_bytes`] was written
-/// since the copy began.
+/// The writer copies the rest itself if at most one part in this many of [`Tuning::checkpoint_bytes`] was
+/// written since the copy began.
 const SHORT_REST: usize = 2;
 /// Multiple of the intended log length beyond which the writer copies the rest whatever its length.
 const TOO_LONG: u64 = 2;

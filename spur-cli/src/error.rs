@@ -104,7 +104,7 @@ fn render(error: &anyhow::Error) -> String {
 }
 
 /// Splits the refusal of a job over a limit into Slurm's word for the limit, which its commands print first,
-/// and the other text.
+/// and the other text. `None` for any other text.
 fn limit_word(text: &str) -> Option<(&str, String)> {
     let marker = "user's size and/or time limits): ";
     let (before, after) = text.split_once(marker)?;

@@ -185,7 +185,7 @@ pub fn count_named(session: &mut Session, wishes: &mut Submission) -> anyhow::Re
 /// theirs. Only root may; for others their own names change nothing.
 ///
 /// # Errors
-/// An unknown user or group, or a caller who is not root.
+/// An unknown user or group, or another user or group than the caller's own unless the caller is root.
 pub fn become_user(uid: Option<&str>, gid: Option<&str>) -> anyhow::Result<()> {
     let unknown = |option: &str, name: &str| Failure::new(format!("Invalid {option} specification: {name}"));
     let user = match uid {

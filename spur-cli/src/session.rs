@@ -220,7 +220,7 @@ fn claims() -> TokenClaims {
     TokenClaims { groups: others.filter_map(|group| name_of(group, "/etc/group")).collect(), ..own }
 }
 
-/// Returns the name in the first field of the line whose third field is `id`.
+/// Returns the name in the first field of the line whose third field is `id`; `None` without such a line.
 fn name_of(id: u32, file: &str) -> Option<String> {
     let text = std::fs::read_to_string(file).ok()?;
     let id = id.to_string();

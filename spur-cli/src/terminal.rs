@@ -10,7 +10,8 @@ pub fn shows_progress() -> bool {
     io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Returns the width of the standard output in columns: `COLUMNS`, or the terminal's own.
+/// Returns the width of the standard output in columns: `COLUMNS`, or the terminal's own, or
+/// [`DEFAULT_WIDTH`].
 pub fn width() -> usize {
     let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let asked = || {

@@ -123,7 +123,7 @@ impl Shell {
         self.commands.push(words);
     }
 
-    /// Returns the value of a variable; a number for variables that are not set.
+    /// Returns the value of a variable. If it is not set: the text after `:-`, or else the number 4.
     fn value(&self, name: &str) -> String {
         let (name, otherwise) = name.split_once(":-").unwrap_or((name, "4"));
         self.variables.get(name).map_or_else(|| otherwise.to_owned(), Clone::clone)

@@ -49,7 +49,8 @@ pub(super) const LINE: CommandLine<Wish> = CommandLine {
 /// Runs `spur keygen`.
 ///
 /// # Errors
-/// A file that exists for a new key or is missing for a rotation, or that cannot be written.
+/// A file that cannot be written, or that exists (for a new key), is missing (otherwise), has two keys (for a
+/// rotation), or has no old key to retire.
 pub fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let mut wish = Wish::default();
     let Some(operands) = called::operands(session, &LINE, words, &mut wish)? else {

@@ -148,7 +148,7 @@ pub fn man(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
 /// Runs `spur completion`.
 ///
 /// # Errors
-/// An unknown shell.
+/// A missing or unknown shell, an unknown command, or an output that cannot be written.
 pub fn completion(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let Some(operands) = called::operands(session, &COMPLETION, words, &mut ())? else {
         return Ok(0);

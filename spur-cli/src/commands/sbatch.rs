@@ -96,7 +96,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     Ok(0)
 }
 
-/// Fails if `--clusters` is given and does not name this cluster.
+/// Fails if `--clusters` is given and does not name this cluster, or if the controller does not answer.
 pub(super) async fn check_cluster(session: &mut Session, named: Option<&str>) -> anyhow::Result<()> {
     let Some(named) = named else { return Ok(()) };
     let own = scontrol::ping(session).await?.cluster_name;

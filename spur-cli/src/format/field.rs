@@ -150,12 +150,12 @@ pub struct Table<R: 'static> {
 }
 
 impl<R> Table<R> {
-    /// Returns the field with this letter.
+    /// Returns the field with this letter; `None` if there is none.
     pub(super) fn by_letter(&self, letter: char) -> Option<&'static Field<R>> {
         self.fields.iter().find(|field| field.letter == Some(letter))
     }
 
-    /// Returns the field with this long name.
+    /// Returns the field with this long name; `None` if there is none.
     pub(super) fn by_name(&self, name: &str) -> Option<&'static Field<R>> {
         let same = |other: &&str| other.eq_ignore_ascii_case(name);
         self.fields.iter().find(|field| same(&field.name) || field.aliases.iter().any(same))

@@ -60,7 +60,8 @@ fn directives(script: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Returns the first line with options for another batch system: its number and its mark.
+/// Returns the first line with options for another batch system, in the comments at the head of a script: its
+/// number and its mark. `None` if there is none.
 pub fn foreign(script: &str) -> Option<(usize, &'static str)> {
     let head = script.lines().enumerate().take_while(|(_, line)| line.is_empty() || line.starts_with('#'));
     let mark = |line: &str| ["#PBS", "#BSUB"].into_iter().find(|mark| line.starts_with(mark));

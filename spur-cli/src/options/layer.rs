@@ -118,7 +118,7 @@ impl<'a, S> Reader<'a, S> {
     }
 
     /// Returns the option with the name in `word`, or the only option whose name begins so. A value may
-    /// follow after `=`.
+    /// follow after `=`. `None` for an unknown or ambiguous name.
     fn named(&self, word: &str) -> Option<&'static Opt<S>> {
         let name = word.split('=').next().unwrap_or_default();
         let names = |option: &Opt<S>| [&[option.long], option.aliases].concat();

@@ -448,8 +448,9 @@ impl Submission {
         Ok(())
     }
 
-    /// Returns the number of tasks of a job that gives only sockets, cores or threads: one task per thread,
-    /// core or socket, as with Slurm. For `srun`, all three must be given.
+    /// Returns the number of tasks of a job that requests only sockets, cores or threads, as with Slurm: the
+    /// number of nodes multiplied by the requested numbers of these. `None` without a fixed number of nodes.
+    /// For `srun`, sockets, cores and threads must all be given.
     pub(crate) fn tasks_of_cores(&self) -> Option<u32> {
         let cores = self.spec.cores.as_ref()?;
         let nodes = self.spec.nodes.as_str();
@@ -469,7 +470,8 @@ impl Submission {
         self.spec.tasks.is_none() && self.spec.tasks_per_node.is_none() && !self.overcommit
     }
 
-    /// Returns the number of tasks that follows from the GPUs of the job and those per task.
+    /// Returns the number of tasks that follows from the GPUs of the job and those per task; `None` unless
+    /// both are given and the division has no remainder.
     fn tasks_of_gpus(&self) -> Option<u32> {
         let (all, each) = (number_of_gpus(&self.spec.gpus), number_of_gpus(&self.spec.gpus_per_task));
         (all > 0 && each > 0 && all.is_multiple_of(each)).then(|| all / each)

@@ -95,6 +95,7 @@ fn clock(limit: TimeLimit) -> String {
 }
 
 /// Formats an amount of memory in the largest unit in which it is a whole number; megabytes have no unit.
+/// `None` for an invalid amount.
 fn megabytes(value: &str) -> Option<String> {
     let amount = value.parse::<spur_core::text::memory::MemoryMb>().ok()?.0;
     let units = [(1 << 20, "T"), (1 << 10, "G")];

@@ -422,7 +422,8 @@ fn partition(text: &mut String, partition: &PartitionConfig, policy: &Policy) {
     let _ = writeln!(text, "{}", words.join(" "));
 }
 
-/// Returns the plugin and its file: `topology.conf` for a single topology, otherwise `topology.yaml`.
+/// Returns the plugin and its file: `topology.conf` for a single topology, otherwise `topology.yaml`; `None`
+/// without a topology.
 fn topologies(policy: &Policy) -> Option<(&'static str, File)> {
     match policy.topologies.as_slice() {
         [] => None,

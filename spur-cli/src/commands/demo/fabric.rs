@@ -16,13 +16,13 @@ pub(super) fn nodes() -> impl Iterator<Item = String> {
     (1..=NODES).map(|number| format!("node{number:02}"))
 }
 
-/// Returns the leaf of a node.
+/// Returns the leaf of a node; `None` for an unknown node.
 pub(super) fn leaf(node: &str) -> Option<String> {
     let at = nodes().position(|name| name == node)?;
     Some(format!("leaf{}", at / NODES_PER_LEAF + 1))
 }
 
-/// Returns the spine of a leaf.
+/// Returns the spine of a leaf; `None` for a name that is not a leaf's.
 pub(super) fn spine(leaf: &str) -> Option<String> {
     let number: usize = leaf.strip_prefix("leaf")?.parse().ok()?;
     Some(format!("spine{}", (number - 1) / LEAVES_PER_SPINE + 1))

@@ -29,7 +29,8 @@ pub(super) struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Returns the node that a word names, with or without a domain after the first dot.
+    /// Returns the node that a word names, with or without a domain after the first dot. `None` for any other
+    /// word, or without a node table.
     fn node(&self, word: &str) -> Option<String> {
         let nodes = self.nodes?;
         let short = word.split('.').next().unwrap_or(word);
@@ -188,7 +189,7 @@ fn tell_apart(owners: &mut [Owner]) {
     }
 }
 
-/// Returns the host and the device that a description names.
+/// Returns the host and the device that a description names; `None` if the host cannot be recognised.
 fn named(description: &str, wanted: &Wanted<'_>) -> Option<Named> {
     let words: Vec<&str> = description.split(' ').filter(|word| !word.is_empty()).collect();
     if let Some((at, host)) = words.iter().enumerate().find_map(|(at, word)| Some((at, wanted.node(word)?))) {

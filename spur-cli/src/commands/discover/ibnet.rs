@@ -113,7 +113,8 @@ impl Reading {
         Some(())
     }
 
-    /// Returns the index of the device with an id such as `S-0002c90000000001`.
+    /// Returns the index of the device with an id such as `S-0002c90000000001`, and adds a new device. `None`
+    /// for an invalid id.
     fn device(&mut self, id: &str, description: String) -> Option<usize> {
         let (kind, guid) = id.split_once('-')?;
         let kind = match kind {
@@ -135,13 +136,13 @@ fn guid_of(text: &str) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
 }
 
-/// Returns the text in the first pair of quotation marks, and the text after it.
+/// Returns the text in the first pair of quotation marks, and the text after it; `None` without such a pair.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let (_, rest) = text.split_once('"')?;
     rest.split_once('"')
 }
 
-/// Returns the number in brackets at the beginning of a text.
+/// Returns the number in brackets at the beginning of a text; `None` without one.
 fn port(text: &str) -> Option<u32> {
     text.strip_prefix('[')?.split_once(']')?.0.parse().ok()
 }

@@ -57,7 +57,8 @@ struct Gpu<'a> {
 }
 
 impl<'a> Gpu<'a> {
-    /// Parses `[HOST:] CLUSTER, CLIQUE[, STATE]`; the host may also end with a comma or blanks.
+    /// Parses `[HOST:] CLUSTER, CLIQUE[, STATE]`; the host may also end with a comma or blanks. `None` for
+    /// any other line.
     fn of_line(line: &'a str) -> Option<Gpu<'a>> {
         let line = line.split('#').next().unwrap_or(line);
         let (mut host, rest) = match line.split_once(':') {
@@ -117,7 +118,7 @@ impl Cliques {
         self.of.is_empty()
     }
 
-    /// Removes the nodes for which there is a refusal, with its reason.
+    /// Removes the nodes for which `refusal` returns a reason, and records each reason with its nodes.
     pub(super) fn keep(&mut self, refusal: impl Fn(&str) -> Option<&'static str>) {
         let mut refused: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
         self.of.retain(|host, _| match refusal(host) {

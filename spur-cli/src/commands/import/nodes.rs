@@ -420,7 +420,8 @@ fn is_a_row(ports: &[u16]) -> bool {
     !ports.contains(&0) && ports.windows(2).all(|pair| u32::from(pair[0]) + 1 == u32::from(pair[1]))
 }
 
-/// Parses a number from 1 to [`MOST`].
+/// Takes the number of a key, from 1 to [`MOST`]. `None` without the key, and, with a note, for any other
+/// value.
 fn number(entry: &mut Entry, key: &str, section: &mut Section, notes: &mut Notes) -> Option<(Pair, u32)> {
     let pair = entry.pair(key)?;
     match pair.value.parse::<u32>() {

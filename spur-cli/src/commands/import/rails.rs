@@ -299,7 +299,8 @@ impl Joining {
         }
     }
 
-    /// Returns the group in `among` to which most links of `group` lead; the first one wins a tie.
+    /// Returns the group in `among` to which most links of `group` lead; the first one wins a tie. `None` if
+    /// no link leads to any of them.
     fn most_links(&self, group: usize, among: &BTreeSet<usize>) -> Option<usize> {
         let mut links: BTreeMap<usize, usize> = BTreeMap::new();
         for &switch in &self.groups[group].switches {

@@ -119,7 +119,6 @@ impl Taker<'_> {
         }
     }
 
-    /// Takes a single program.
     fn program(&mut self, section: &mut Section, from: &str, to: &str) {
         let mut pairs = self.conf.all(from);
         let Some(pair) = pairs.pop() else { return };
@@ -379,7 +378,6 @@ impl Taker<'_> {
         }
     }
 
-    /// Takes `EnforcePartLimits`, whose `YES` means `ALL`.
     fn part_limits(&mut self, section: &mut Section) {
         let Some(pair) = self.conf.pair("EnforcePartLimits") else { return };
         match pair.value.to_ascii_uppercase().as_str() {
@@ -401,7 +399,6 @@ impl Taker<'_> {
         }
     }
 
-    /// Takes `PrivateData`, a list.
     fn private_data(&mut self, section: &mut Section) {
         const KNOWN: [&str; 9] =
             ["accounts", "cloud", "events", "jobs", "nodes", "partitions", "reservations", "usage", "users"];
@@ -510,7 +507,6 @@ impl Taker<'_> {
         section
     }
 
-    /// Takes the settings of usage: weights, period and reset.
     fn usage(&mut self, section: &mut Section) {
         if let Some(pair) = self.conf.pair("PriorityWeightTRES") {
             match pair.value.parse::<TresWeights>() {
@@ -551,7 +547,6 @@ impl Taker<'_> {
         }
     }
 
-    /// Takes `SchedulerParameters`.
     fn parameters(&mut self, section: &mut Section) {
         let mut left = Vec::new();
         let mut depth = None;
@@ -759,7 +754,7 @@ fn address(host: &str, port: &str) -> String {
     }
 }
 
-/// Parses a time in Slurm's format to seconds.
+/// Parses a time in Slurm's format to seconds, infinity as 100 years; `None` if it is invalid.
 pub(super) fn seconds(text: &str) -> Option<u64> {
     if ["infinite", "unlimited", "none", "-1"].iter().any(|word| word.eq_ignore_ascii_case(text)) {
         return Some(100 * YEAR);
@@ -767,7 +762,7 @@ pub(super) fn seconds(text: &str) -> Option<u64> {
     text.parse::<TimeLimit>().ok()?.seconds()
 }
 
-/// Parses a yes or no.
+/// Parses a yes or no; `None` for any other text.
 pub(super) fn yes(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "yes" | "y" | "true" | "up" | "1" => Some(true),

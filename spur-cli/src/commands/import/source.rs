@@ -47,7 +47,7 @@ impl Entry {
         self.pairs.extend(missing);
     }
 
-    /// Takes the last pair of this key.
+    /// Takes the last pair of this key; `None` without one.
     pub(super) fn pair(&mut self, key: &str) -> Option<Pair> {
         let at = self.pairs.iter().rposition(|pair| keys::same(&pair.key, key))?;
         Some(self.pairs.remove(at))
@@ -61,7 +61,7 @@ impl Entry {
         taken
     }
 
-    /// Takes the value of this key.
+    /// Takes the value of the last pair of this key; `None` without one.
     pub(super) fn value(&mut self, key: &str) -> Option<String> {
         self.pair(key).map(|pair| pair.value)
     }

@@ -69,7 +69,7 @@ impl Topologies {
         Topologies { all, default, remarks: Vec::new() }
     }
 
-    /// Returns the name in Spur of a topology with this name.
+    /// Returns the name in Spur of a topology with this name; `None` for an unknown topology.
     pub(super) fn named(&self, name: &str) -> Option<String> {
         let plain = domain(name).replace('/', "-");
         let here =

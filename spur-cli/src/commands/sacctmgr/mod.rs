@@ -203,7 +203,7 @@ fn conditions(words: &[String]) -> Result<Conditions, Bare> {
 /// Options without effect: what they would omit is never in Spur's lists.
 const LEFT_OUT: [&str; 5] = ["withrawqoslevel", "withsubaccounts", "wolimits", "wopinfo", "woplimits"];
 
-/// Returns the entity that a word selects.
+/// Returns the entity that a word selects; `None` for an unknown word or a single letter.
 fn entity(word: &str) -> Option<&'static str> {
     let word = word.to_ascii_lowercase();
     let fits = |name: &&&str| word.len() >= 2 && (name.starts_with(&word) || word == "runawayjobs");

@@ -190,7 +190,8 @@ const KEYWORDS: [(&str, usize, usize); 43] = [
     ("write", 1, 3),
 ];
 
-/// Returns the word in `known` that is equal to `word`, or the only one with this prefix.
+/// Returns the word in `known` that is equal to `word`, or the only one with this prefix. `None` for an
+/// unknown or ambiguous word.
 fn meant<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let word = word.to_ascii_lowercase();
     let mut begun = known.iter().filter(|name| name.starts_with(&word));
@@ -201,7 +202,7 @@ fn meant<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     }
 }
 
-/// Returns the command that a word selects.
+/// Returns the command that a word selects; `None` for an unknown or ambiguous word.
 fn meant_command(word: &str) -> Option<&'static str> {
     meant(word, &KEYWORDS.map(|(name, ..)| name))
 }

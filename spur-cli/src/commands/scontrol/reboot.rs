@@ -51,7 +51,7 @@ fn read(words: &[String]) -> Result<UpdateNodesRequest, String> {
     Ok(request)
 }
 
-/// Returns the value after a key in any letter case.
+/// Returns the value after a key in any letter case; `None` for another key.
 fn value<'a>(word: &'a str, key: &str) -> Option<&'a str> {
     let (start, rest) = word.split_at_checked(key.len())?;
     start.eq_ignore_ascii_case(key).then_some(rest)

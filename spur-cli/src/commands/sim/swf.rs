@@ -18,7 +18,7 @@ const REQUESTED_TIME: usize = 8;
 const USER: usize = 11;
 const FIELDS: usize = 18;
 
-/// Returns the number of processors in the header of a trace.
+/// Returns the number of processors, or else of nodes, in the header of a trace; `None` without either.
 pub(super) fn machine_size(text: &str) -> Option<u32> {
     let named = |key: &str| {
         let lines = text.lines().map_while(|line| line.trim_start().strip_prefix(';'));
@@ -83,7 +83,7 @@ fn numbers(line: &str) -> Result<[i64; FIELDS], String> {
     Ok(numbers)
 }
 
-/// Parses a number with a fraction, which is truncated.
+/// Parses a number with a fraction, which is truncated; `None` for any other word.
 fn without_fraction(word: &str) -> Option<i64> {
     let (whole, fraction) = word.split_once('.')?;
     let is_number = !fraction.is_empty() && fraction.bytes().all(|digit| digit.is_ascii_digit());

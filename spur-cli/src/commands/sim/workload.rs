@@ -136,7 +136,7 @@ impl Reader<'_> {
             || job.rsplit_once(['_', '+']).is_some_and(|(whole, _)| self.ids.contains(whole))
     }
 
-    /// Returns the array that has a task of this name.
+    /// Returns the array that has a task of this name; `None` if there is none.
     fn array_of_task<'a>(&self, name: &'a str) -> Option<&'a str> {
         let (array, task) = name.rsplit_once('_')?;
         let spec = self.arrays.get(array)?;

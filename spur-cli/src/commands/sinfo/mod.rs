@@ -300,7 +300,8 @@ impl Query {
         Ok(Asked::Run(query))
     }
 
-    /// Returns the name of the topology to print instead of nodes; empty for the default one.
+    /// Returns the name of the topology to print instead of nodes; empty for the default one; `None` to print
+    /// nodes.
     pub fn topology(&self) -> Option<&str> {
         self.topology.as_deref()
     }
@@ -323,7 +324,7 @@ impl Query {
         }
     }
 
-    /// Returns the nodes given by `-n`.
+    /// Returns the nodes given by `-n`; `None` without the option.
     pub fn nodes(&self) -> Option<&str> {
         self.nodes.as_deref()
     }

@@ -19,8 +19,9 @@ pub(super) enum Unit {
 }
 
 impl Unit {
-    /// Returns the unit that a word selects by its beginning, as in Slurm: two letters, or a unit followed by
-    /// `per`.
+    /// Returns the unit that a word selects by its beginning, as in Slurm: `se`, `mi`, `h` or `p`. With
+    /// `secper`, `minper` or `hourper`, the share of the total follows each amount. `None` for any other
+    /// word.
     pub(super) fn named(word: &str) -> Option<Unit> {
         let word = word.to_ascii_lowercase();
         let begins = |start: &str| word.starts_with(start);
@@ -84,7 +85,8 @@ pub(super) fn held(row: &AccountingRow, kind: &TresKind) -> u64 {
     }
 }
 
-/// Returns the total of the resources that nodes are configured with, including the nodes themselves.
+/// Returns the capacity of nodes: the sum of their configured resources, with the CPUs that jobs can use, one
+/// unit of billing for each of these CPUs, and the number of nodes.
 pub(super) fn all(nodes: &[Node]) -> Tres {
     let mut all = Tres::default();
     for node in nodes {

@@ -303,7 +303,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
 }
 
 impl Settings {
-    /// Returns the resources in the report.
+    /// Returns the resources in the report. Fails if `-T` names no resource of the cluster.
     fn kinds(&self, all: &Tres) -> Result<Vec<TresKind>, Bare> {
         if self.tres.is_empty() {
             return Ok(vec![TresKind::Cpu]);

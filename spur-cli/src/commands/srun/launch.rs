@@ -252,7 +252,8 @@ fn of_srun(step: &CreateStepResponse, umask: u32, mpi: &str) -> Vec<(&'static st
     variables
 }
 
-/// Returns this host's address on the route to a node. No packet is sent.
+/// Returns this host's address on the route to a node. No packet is sent. `None` if the address cannot be
+/// determined.
 fn own_address(node: &str) -> Option<String> {
     let node = node.to_socket_addrs().ok()?.next()?;
     let any: IpAddr =

@@ -54,7 +54,7 @@ pub(super) enum Event {
     Ended(TaskEnded),
     /// Request to end the step on all nodes, with the cause.
     Aborted(String),
-    /// A user has requested the end of the step.
+    /// The step is being ended early: by a cancellation, or by its own time limit.
     Cancelled,
     /// End of the node's part; no event follows.
     Done,

@@ -26,8 +26,9 @@ pub(super) fn request(
         wishes.tasks_per_gpu = None;
         let of_job = session.env("SLURM_NTASKS_PER_GPU").is_some_and(|said| said == each.to_string());
         let gpus = session.env("SLURM_GPUS_ON_NODE").and_then(|count| count.parse::<u32>().ok());
-        // The job's option has already determined its tasks; the step's option applies to the GPUs of this
-        // node.
+        // A value that is equal to the job's has already determined the job's tasks. Any other value is
+        // multiplied by the number of GPUs that the job holds on this node; the product is the number of
+        // tasks per node.
         if !of_job {
             wishes.spec.tasks_per_node =
                 gpus.map(|gpus| gpus.saturating_mul(each)).filter(|tasks| *tasks > 0);
@@ -40,7 +41,9 @@ pub(super) fn request(
     let environment_tasks = either("SLURM_NTASKS", "SLURM_NPROCS");
     let environment_nodes = either("SLURM_NNODES", "SLURM_JOB_NUM_NODES");
     let environment_tasks_per_node = number("SLURM_NTASKS_PER_NODE");
-    // The job's number of tasks takes precedence over the number derived from GPUs.
+    // The number of tasks in the environment stands in for `--ntasks` during the derivation, so that no
+    // number is derived from GPUs. The request carries it in `environment_tasks` only, and the controller
+    // decides.
     let said = (wishes.spec.tasks, wishes.spec.tasks_per_node);
     if said == (None, None) {
         wishes.spec.tasks = environment_tasks;
@@ -98,7 +101,8 @@ pub(super) fn request(
     })
 }
 
-/// Returns the devices per node.
+/// Returns the step's devices per node: the GPUs of `--gpus-per-node`, or else the value of `--gres`. `None`
+/// without both options.
 fn gres(wishes: &Submission) -> Option<String> {
     match (&wishes.step.gres, wishes.spec.gpus_per_node.as_str()) {
         (gres, "") => gres.clone(),
@@ -126,14 +130,14 @@ pub(super) fn honour_tasks(session: &mut Session, wishes: &mut Submission, of_jo
     }
 }
 
-/// True if GPUs are requested, or a number of tasks that determines them.
+/// True if the options request GPUs, or a number of tasks from which `--ntasks-per-gpu` derives the GPUs.
 fn asks_for_gpus(wishes: &Submission) -> bool {
     let spec = &wishes.spec;
     let named = [&spec.gpus, &spec.gpus_per_node, &spec.gpus_per_task, &spec.gres];
     spec.tasks.is_some() || named.iter().any(|said| !said.is_empty())
 }
 
-/// Returns the distributions of `--distribution`. Without it and without other nodes, `SLURM_HOSTFILE`
+/// Returns the distributions of `--distribution`. Without this option and `--nodelist`, `SLURM_HOSTFILE`
 /// implies an arbitrary distribution.
 pub(super) fn distributions(session: &Session, wishes: &Submission) -> anyhow::Result<Distributions> {
     let (said, nodelist) = (wishes.step.distribution.as_str(), &wishes.spec.nodelist);
@@ -154,7 +158,8 @@ pub(super) fn is_arbitrary(session: &Session, wishes: &Submission) -> anyhow::Re
 }
 
 /// Returns the node of each task, from `--nodelist` with its repetitions or from the file in
-/// `SLURM_HOSTFILE`. `--ntasks` determines their number, and `NODES*COUNT` repeats each node.
+/// `SLURM_HOSTFILE`. Nodes beyond the number of tasks (`--ntasks`, or else `SLURM_NTASKS`) are left out;
+/// `NODES*COUNT` repeats each node.
 pub(super) fn hosts(session: &Session, spec: &JobSpec) -> anyhow::Result<Vec<String>> {
     let nodelist = &spec.nodelist;
     let text = match session.env("SLURM_HOSTFILE") {

@@ -254,7 +254,7 @@ pub fn is_meant(job: &Job, wanted: &JobRef) -> bool {
     }
 }
 
-/// Returns the pending tasks of an array that share a record.
+/// Returns the pending tasks of an array that share a record; `None` for any other job.
 fn pending_tasks(job: &Job) -> Option<TaskSet> {
     job.array_tasks.split('%').next().unwrap_or_default().parse().ok()
 }

@@ -13,6 +13,7 @@ use super::super::values::{count, distribution, extra_node_info, least, parsed, 
 use super::{Def, JOB, SALLOC, SBATCH, SRUN, nothing};
 
 /// Returns the minimum and maximum number of nodes of a range whose minimum is larger than its maximum.
+/// `None` for any other value.
 fn reversed(value: &str) -> Option<(u32, u32)> {
     let (least, most) = value.split_once('-')?;
     let (least, most) = (least.parse().ok()?, most.parse().ok()?);

@@ -16,7 +16,8 @@ fn gpus(value: &str) -> Result<(), String> {
     }
 }
 
-/// Returns the binding of GPUs in `--tres-bind`.
+/// Returns the binding of GPUs in `--tres-bind`; `None` if it names no GPUs. Other devices can only have the
+/// binding `none`.
 fn gpus_of_tres_bind(value: &str) -> Result<Option<GpuBind>, String> {
     let mut gpus = None;
     for item in value.split('+') {

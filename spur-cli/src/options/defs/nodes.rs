@@ -101,7 +101,8 @@ pub(super) const OPTIONS: &[Def] = &[
     .env(&["SBATCH_SPREAD_JOB", "SALLOC_SPREAD_JOB", "SLURM_SPREAD_JOB"]),
 ];
 
-/// Returns the sharing of nodes for `--exclusive`. Sharing among the user's own jobs is treated as exclusive.
+/// Returns the sharing of nodes for `--exclusive`. Sharing among jobs of the same user (`user`) or label
+/// (`mcs`) is treated as exclusive.
 fn exclusive(notes: &mut Vec<String>, value: &str) -> Result<Sharing, String> {
     match value {
         "" | "exclusive" => Ok(Sharing::Exclusive),

@@ -217,8 +217,9 @@ impl Window {
     }
 }
 
-/// True if a daemon answers at the socket, even if only to say that it is busy. The kernel accepts
-/// connections also for a process that is stopped (debugger, SIGSTOP), so a connection alone proves nothing.
+/// True if a daemon accepts a connection to the socket and answers in time, even if it only closes the
+/// connection because it is busy. The kernel accepts connections also for a process that is stopped
+/// (debugger, SIGSTOP), so a connection alone proves nothing.
 async fn is_served(socket: &Path) -> bool {
     let Ok(mut stream) = UnixStream::connect(socket).await else { return false };
     let answer = async {
@@ -293,8 +294,9 @@ impl Identity for Mint {
 /// Largest size of the names of a user's other groups in a token, in bytes: a token travels with every call.
 const GROUP_BYTES: usize = 8 << 10;
 
-/// Returns the claims of a user with this primary group, and the names of the user's other groups. A number
-/// replaces a name that this host does not know.
+/// Returns the claims of a user with this primary group, and the names of the user's other groups, up to 8
+/// KiB in all. A number replaces the name of the user or primary group if this host does not know it; other
+/// groups without a name are omitted.
 pub fn person(uid: u32, gid: u32) -> v1::TokenClaims {
     let name = |gid: Gid| Group::from_gid(gid).ok().flatten().map(|group| group.name);
     let known = User::from_uid(Uid::from_raw(uid)).ok().flatten();

@@ -63,8 +63,10 @@ pub(crate) fn begin(
 /// `adopted` names a lost history whose nodes the new one takes over. Returns the message for the operator.
 ///
 /// # Errors
-/// Fails if another controller has the journal, if the journal cannot be read, or if the disk refuses a
-/// write. Also fails if the journal is new and no history is adopted. In each case nothing has changed.
+/// Fails if another controller has the journal, if the journal or accounting cannot be read, or if the disk
+/// or the database refuses a write. Also fails if the core refuses the new history, as for a new journal if
+/// no history is adopted. The new history has begun only if the failure is one of accounting after the commit
+/// to the journal.
 pub(crate) async fn renew(place: &Place, adopted: Option<HistoryId>) -> anyhow::Result<String> {
     if let Place::File(path) = place {
         anyhow::ensure!(

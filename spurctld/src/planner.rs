@@ -155,7 +155,7 @@ pub(crate) struct Planning {
     quick_due: bool,
     /// True if the queue or the cluster has changed since the last deep pass began.
     deep_due: bool,
-    /// Duration of the last quick pass, for the rest after it.
+    /// Duration of the last quick pass, after which the planner rests for as long; zero after the rest.
     worked: Duration,
     /// Instant from which on the deep pass may continue.
     deep_from: Instant,
@@ -279,7 +279,7 @@ impl Planning {
         Ok(())
     }
 
-    /// Rests for as long as the last quick pass took.
+    /// Rests for as long as the last quick pass took, if that was at least [`LIGHT_WORK`].
     ///
     /// Under a stream of submissions, planning then takes at most half a core from the replies. A quick pass
     /// costs only what has changed, so the rest is hardly ever noticeable.

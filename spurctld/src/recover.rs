@@ -1,4 +1,5 @@
-//! Recovery: rebuilds the cluster from the disk; also encodes entries and snapshots for the store.
+//! Recovery: rebuilds the cluster from the journal and its last snapshot; also encodes entries and snapshots
+//! for the store.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -84,7 +85,7 @@ impl History {
 /// Reads the last snapshot and the entries after it.
 ///
 /// # Errors
-/// Fails if the disk refuses, or if a record cannot be decoded.
+/// Fails if the disk or the database refuses, or if a record cannot be decoded.
 pub(crate) async fn recover(recovered: Recovered) -> anyhow::Result<History> {
     recover_with(recovered, &mut Names::default()).await
 }

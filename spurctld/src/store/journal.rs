@@ -335,7 +335,8 @@ impl Journal {
     /// Begins a snapshot of the state after entry `seq`. Commits continue meanwhile at their usual speed.
     ///
     /// # Errors
-    /// [`StoreError::SnapshotAhead`] if `seq` is not durable yet; otherwise the disk's refusal.
+    /// [`StoreError::SnapshotAhead`] if `seq` is not durable yet; otherwise the refusal of the disk or the
+    /// database.
     pub async fn begin_snapshot(&self, seq: u64) -> Result<SnapshotWriter, StoreError> {
         let committed = *self.shared.committed.borrow();
         if seq > committed {

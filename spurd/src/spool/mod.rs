@@ -234,7 +234,8 @@ impl Spool {
         }
     }
 
-    /// Creates an attempt's files durably and removes them again; also writes what the disk refused before.
+    /// Tests the disk: writes a file of 256 KiB durably, and removes it. If that succeeds, also writes the
+    /// allegiance if the disk refused it before.
     pub fn try_out(&self) {
         let place = self.root.join("trial");
         let write = || {

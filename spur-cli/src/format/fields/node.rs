@@ -396,7 +396,7 @@ fn order_least(a: &Row, b: &Row, value: impl Fn(&Node) -> u64) -> Ordering {
     least(a).cmp(&least(b))
 }
 
-/// Returns the range of the known values.
+/// Returns the range of the known values; `N/A` if none is known.
 fn range(row: &Row, value: impl Fn(&Node) -> Option<u64>, text: impl Fn(u64) -> String) -> String {
     let values: BTreeSet<u64> = row.nodes.iter().filter_map(|node| value(node)).collect();
     match (values.first(), values.last()) {

@@ -102,7 +102,7 @@ impl Settings {
     /// overrides the address.
     ///
     /// # Errors
-    /// A file that cannot be read, or neither a file nor an address.
+    /// A file that cannot be read, invalid settings or addresses, or neither a file nor an address.
     pub fn load(env: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
         let (told, path) = file_of(env);
         let controllers = env("SPUR_CONTROLLER").filter(|list| !list.is_empty());

@@ -178,8 +178,8 @@ fn amd_type(device: u32) -> String {
     known.map_or_else(|| format!("amd_{device:04x}"), |(_, kind)| (*kind).to_owned())
 }
 
-/// Returns the type of an NVIDIA GPU: the model without maker, series and memory (`NVIDIA H100 80GB HBM3` is
-/// `h100`).
+/// Returns the type of an NVIDIA GPU: the model without maker, series, form factor, and the words from the
+/// memory size on (`NVIDIA H100 80GB HBM3` is `h100`).
 fn nvidia_type(model: &str) -> String {
     let noise = ["nvidia", "tesla", "quadro", "geforce", "graphics", "device"];
     let lower = model.to_lowercase();

@@ -96,10 +96,10 @@ fn end(child: &mut Child) {
 }
 
 /// Becomes the user, with an out-of-memory score of 0: spurstepd's score is that of its service, and would
-/// protect the user's programs.
+/// protect the user's programs. Without root's rights only the score changes.
 ///
-/// The process cannot be traced until it executes a program: it may have memory and descriptors of
-/// spurstepd's, and be outside its user's control groups.
+/// A process that changed its user cannot be traced until it executes a program: it may have memory and
+/// descriptors of spurstepd's, and be outside its user's control groups.
 pub(crate) fn become_user(who: &Identity) -> io::Result<()> {
     use rustix::process::{DumpableBehavior, Gid, Uid};
     // Where a container allows only raising the score, its own score stays.

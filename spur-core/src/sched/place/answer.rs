@@ -1,26 +1,27 @@
-//! The answers as values: a placement, or what is missing where, and the domains that lost.
+//! The answers as values: a placement, the reason why nothing fits, and the domains that lost.
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 
-/// What is counted.
+/// The unit in which amounts are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Whole nodes, or one slot on each.
     Nodes,
-    /// Tasks.
+    /// Tasks; a node may hold several.
     Tasks,
 }
 
-/// Where a job goes.
+/// The nodes and shares that a job gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
-    /// Positions in fabric order, which is rank order, each with its tasks (1 for a whole node).
+    /// The positions in fabric order, which is rank order, each with its number of tasks (1 for a whole
+    /// node).
     pub shares: Vec<(Pos, u32)>,
-    /// Domains touched, by layer from `node` upwards.
+    /// Number of domains used at each layer, from `node` upwards.
     pub spans: Vec<u32>,
-    /// The deepest domain that holds all of it.
+    /// The deepest domain that holds the whole job.
     pub common: Option<DomainId>,
-    /// Slots left in that domain once the job is in.
+    /// Number of slots that the domain `common` has left beside the job.
     pub waste: u64,
     /// The score of that domain in millionths, where the site has an expression of its own.
     pub score: Option<i64>,
@@ -29,7 +30,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// The positions alone.
+    /// The positions of the placement, without their shares.
     #[must_use]
     pub fn positions(&self) -> Vec<Pos> {
         self.shares.iter().map(|&(pos, _)| pos).collect()
@@ -39,113 +40,114 @@ impl Placement {
 /// A domain that could have held the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lost {
-    /// The domain.
+    /// The domain that lost.
     pub domain: DomainId,
-    /// At which step it lost.
+    /// The step at which the domain lost.
     pub why: LostWhy,
 }
 
-/// The first step at which a candidate was worse.
+/// The first step of the objective at which a candidate was worse than the winner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LostWhy {
-    /// It would have used more of the heavier nodes.
+    /// The loser would have used more nodes of a heavier weight class.
     Weight,
-    /// It would have touched more domains of a preferred layer, or of any: its number and the winner's.
+    /// The loser would have used more domains of a layer, preferred or not.
     Span {
-        /// The layer.
+        /// The layer whose domains are counted.
         layer: Layer,
         /// The number of domains that the loser would use.
         had: u32,
-        /// The winner's.
+        /// The number of domains that the winner uses.
         best: u32,
     },
-    /// The other is the domain that was asked for.
+    /// The winner is the domain that was asked for, and the loser is not.
     NotPreferred,
-    /// It is of a higher layer.
+    /// The loser is of a higher layer than the winner.
     Higher,
-    /// Its shares would have been less even.
+    /// The shares of the loser would have been less even.
     Uneven,
-    /// It would have left more slots: in itself or an ancestor of that layer, or in the used domains of that layer.
+    /// The loser would have left more slots free: in itself or its ancestor of that layer, or in the used
+    /// domains of that layer.
     Waste {
-        /// The layer.
+        /// The layer whose free slots are compared.
         layer: Layer,
-        /// The free slots of the loser.
+        /// The free slots of the loser at that layer.
         had: u64,
-        /// The winner's.
+        /// The free slots of the winner at that layer.
         best: u64,
     },
-    /// The job would be on one of its nodes, and the best of them has more slots: its number and the winner's.
+    /// The job takes one node, and the best node of the loser has more slots than the winner's node.
     Node {
-        /// Slots of its best node.
+        /// The slots of the loser's best node.
         had: u64,
-        /// The winner's.
+        /// The slots of the winner's node.
         best: u64,
     },
     /// The links of the loser have a higher latency.
     Latency,
-    /// The settable score, in millionths.
+    /// The settable score of the loser is lower.
     Score {
         /// The score of the loser, millionths.
         had: i64,
         /// The winner's.
         best: i64,
     },
-    /// It is equally good by every measure, but listed later.
+    /// The loser is equally good by every measure, but its positions sort later.
     Later,
 }
 
-/// Why a job cannot be placed now.
+/// The reason why a job cannot be placed now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misfit {
-    /// The amount that the job wants.
+    /// The amount that the job wants, in `unit`.
     pub wanted: u32,
-    /// The unit that the amounts are counted in.
+    /// The unit of `wanted` and of the amounts in `nearest`.
     pub unit: Unit,
-    /// The layer of which one domain has to hold it; None: anywhere.
+    /// The layer at which one domain has to hold the job; `None` if any domain may.
     pub layer: Option<Layer>,
-    /// What stands in the way.
+    /// The constraint that prevents the placement.
     pub kind: MisfitKind,
-    /// The domains that come nearest, the largest first, with how much of the wanted each could take.
+    /// The domains that could take most, the largest first, each with the amount that it could take.
     pub nearest: Vec<(DomainId, u32)>,
-    /// Whether the search was exhaustive.
+    /// True if the search was exhaustive, so that no placement exists.
     pub exact: bool,
 }
 
-/// What stands in the way of a job.
+/// The constraint that prevents a placement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MisfitKind {
-    /// Not enough is free.
+    /// Too few slots are free.
     TooFew,
-    /// There is enough in some domain, but not in the shape that the constraints want.
+    /// Some domain has enough free slots, but not in the shape that the constraints require.
     Shape,
-    /// There is enough, but not in so few domains of a layer.
+    /// Enough slots are free, but in more domains of a layer than the job may use.
     Span {
-        /// The layer.
+        /// The layer whose domains are limited.
         layer: Layer,
-        /// How many of its domains the job may use.
+        /// The largest number of its domains that the job may use.
         most: u32,
     },
-    /// There is enough, but not in consecutive positions.
+    /// Enough slots are free, but not in consecutive positions.
     Apart {
-        /// How much there is in the longest stretch without a gap.
+        /// The amount in the longest stretch without a gap.
         longest: u32,
     },
-    /// A required node is not free, or the required nodes lie too far apart.
+    /// A required node is not free, or the required nodes are too far apart.
     Required,
-    /// Not enough is free in domains that have the links.
+    /// Domains whose links are fast enough have too few free slots.
     Link,
 }
 
-/// No placement was found.
+/// The search found no placement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Missed {
-    /// Whether that means that there is none.
+    /// True if no placement exists; false if the search was cut.
     pub exact: bool,
 }
 
 impl Missed {
-    /// There is none.
+    /// No placement exists.
     pub(super) const NONE: Missed = Missed { exact: true };
-    /// It takes too long to find out, or more has to be known for it: somebody else may have an answer.
+    /// The search was cut, or this solver cannot decide the question; another solver may.
     pub(super) const UNKNOWN: Missed = Missed { exact: false };
 }

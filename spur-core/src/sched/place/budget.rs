@@ -1,9 +1,10 @@
-//! Steps that several placements share: one bound for all that one answer takes.
+//! A number of steps that several placements share, so that one answer takes a bounded number of steps.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Steps that many questions share, counted besides the steps that each question may take. Clones share the count.
+/// Steps that several questions share, counted besides the steps that each question may take itself. Clones
+/// share the count.
 #[derive(Debug, Clone)]
 pub struct SharedBudget {
     steps: u64,
@@ -12,24 +13,25 @@ pub struct SharedBudget {
 }
 
 impl SharedBudget {
-    /// A budget of so many steps.
+    /// Returns a budget of `steps` steps.
     #[must_use]
     pub fn new(steps: u64) -> Self {
         Self { steps, taken: Rc::default(), whole: None }
     }
 
-    /// A budget of so many steps that are taken of this one, too.
+    /// Returns a budget of `steps` steps, each of which also counts against this budget.
     #[must_use]
     pub fn part(&self, steps: u64) -> Self {
         Self { whole: Some(Rc::new(self.clone())), ..Self::new(steps) }
     }
 
-    /// Begins anew with a part; what was taken of the whole stays taken.
+    /// Sets the steps taken of this budget to 0. Steps taken of the budget that this one is a part of stay
+    /// counted.
     pub fn renew(&self) {
         self.taken.set(0);
     }
 
-    /// Takes steps, more than are left too: what is begun is counted.
+    /// Counts `steps` as taken, even if fewer are left: work that has begun is counted.
     pub fn take(&self, steps: u64) {
         self.taken.set(self.taken.get().saturating_add(steps));
         if let Some(whole) = &self.whole {
@@ -37,13 +39,15 @@ impl SharedBudget {
         }
     }
 
-    /// Steps that were taken. They exceed the budget by what was under way when it was spent.
+    /// Number of steps taken. The number exceeds the budget by the work that was under way when the budget
+    /// ended.
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.taken.get()
     }
 
-    /// Whether no step is left: a search that needs more says that it was cut.
+    /// True if no step is left, here or in the whole: a search that needs more steps stops and is marked as
+    /// cut.
     #[must_use]
     pub fn is_spent(&self) -> bool {
         self.taken() >= self.steps || self.whole.as_ref().is_some_and(|whole| whole.is_spent())

@@ -1,14 +1,15 @@
-//! Choosing nodes: which positions of a fabric a job gets, and why.
+//! Chooses nodes: decides which positions of a fabric a job gets, and explains the choice.
 //!
-//! Owns the order of preference that `docs/topology.md` promises. Promises: the same fabric, view and ask always give
-//! the same placement; a request that can be met is never refused where the answer is marked exact; nothing here
-//! knows jobs, partitions, time or reservations. Backfill, preemption, `spur plan` and the refusal at submission all
-//! ask this one question, each with its own [`View`].
+//! Owns the order of preference that `docs/topology.md` promises. The same fabric, view and ask always give
+//! the same placement. A request that can be met is never refused where the answer is marked exact. Nothing
+//! here knows jobs, partitions, time or reservations. Backfill, preemption, `spur plan` and the refusal at
+//! submission all ask this one question, each with its own [`View`].
 //!
-//! The way of a question through the rooms: `ask` is what is wanted, `slots` what there is; `problem` puts the two together
-//! for one number of nodes; `dispatch` says who answers it: `special` at once what counts decide, `pareto` everything else,
-//! `flat` jobs to which the fabric is nothing. `leftover` exchanges nodes with equally many slots. `answer` has the answers, `explain` their words, `losers` why other domains
-//! lost. `oracle` holds all of it to brute force.
+//! A question passes these modules: `ask` holds the request, `slots` what nodes can take, and `problem`
+//! joins the two for one number of nodes. `dispatch` picks the solver: `special` where counts decide,
+//! `pareto` in general, `flat` for jobs that ignore the fabric. `leftover` then exchanges nodes with
+//! equally many slots. `answer` has the answers as values, `explain` puts them into words, and `losers`
+//! says why other domains lost. `oracle` checks all of it by brute force.
 
 mod answer;
 mod ask;

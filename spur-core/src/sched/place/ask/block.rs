@@ -1,39 +1,44 @@
-//! The block rule: a guarantee by configured size, whatever is free or down now.
+//! The block rule: a guarantee by configured size, whatever is free or down at the moment.
 
 use crate::model::fabric::{DomainId, Fabric, Layer};
 use crate::sched::place::slots::{Slots, View};
 
 use super::{Ask, Strategy};
 
-/// What every domain could hold, over the nodes that are admitted.
+/// The sizes of all domains over the admitted nodes, from which the block rule follows.
 ///
-/// A job that the largest base block could hold gets one base block; otherwise one domain of the lowest layer whose
-/// largest domain could hold it (none could: the whole topology), touching no more domains of the next lower layer than
-/// the fewest that could hold it: of equal ones of `s` nodes, `ceil(N / s)`.
+/// A job that the largest base block could hold gets one base block. Otherwise it gets one domain of the
+/// lowest layer whose largest domain could hold it, or the whole topology if none could. In that domain it
+/// uses no more domains of the next lower layer than the fewest that could hold it; for equal domains of `s`
+/// nodes that is `ceil(N / s)`.
 #[derive(Debug, Clone)]
 pub struct BlockRule<'f> {
     fabric: &'f Fabric,
-    /// The nodes and slots of every domain.
+    /// The number of nodes and of slots of every domain.
     sizes: Vec<(u32, u64)>,
-    /// By layer, `node` included: the most nodes and the most slots of one domain that counts for it.
+    /// For each layer, `node` included: the most nodes and the most slots of one domain that counts for the
+    /// layer.
     largest: Vec<(u32, u64)>,
 }
 
-/// What the rule of the topology adds to an ask for one number of nodes.
+/// The constraints that the rule of the topology adds to an ask for one number of nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Frame {
-    /// One domain that counts for this layer, or a lower one, holds the job; None: any root, or the whole topology.
+    /// One domain that counts for this layer, or for a lower one, holds the job; `None`: any root, or the
+    /// whole topology.
     pub within: Option<Layer>,
-    /// At most that many domains of the layer: where the block rule says so, of the one below.
+    /// The job uses at most this number of domains of the layer; the block rule sets a limit for the layer
+    /// below `within`.
     pub touch: Option<(Layer, u32)>,
-    /// Domains of the layer hold multiples of so many nodes: the segments.
+    /// Each used domain of the layer gives a multiple of this number of nodes, the size of a segment.
     pub(crate) unit: Option<(Layer, u32)>,
-    /// At most so many nodes of one leaf.
+    /// The largest number of nodes in one leaf.
     pub(crate) leaf_nodes: Option<u32>,
 }
 
 impl Frame {
-    /// The lowest layer that has to hold the job, and the limit that the block rule sets on the layer below.
+    /// The frame of an ask for `nodes` nodes, or for its tasks if `None`: the `must` of the ask and, under
+    /// [`Strategy::Block`], the block rule.
     pub(crate) fn of(view: &View<'_>, ask: &Ask, nodes: Option<u32>) -> Self {
         if ask.strategy != Strategy::Block {
             return Self { within: ask.must, ..Self::default() };
@@ -44,19 +49,19 @@ impl Frame {
     }
 }
 
-/// The lower of two layers that have to hold a job.
+/// The lower of two layers at which one domain has to hold a job.
 pub(crate) fn lower(a: Option<Layer>, b: Option<Layer>) -> Option<Layer> {
     a.into_iter().chain(b).min()
 }
 
 impl<'f> BlockRule<'f> {
-    /// Measures a fabric over what an idle cluster would offer the job.
+    /// Measures a fabric by the slots that an idle cluster would offer the job.
     #[must_use]
     pub fn new(fabric: &'f Fabric, idle: &Slots) -> Self {
         Self::from_sizes(fabric, |id| (idle.nodes_of(id), idle.of(id)))
     }
 
-    /// The rule over sizes of the caller's: nodes and slots of each domain.
+    /// The rule over given sizes: the number of nodes and of slots of each domain.
     pub(crate) fn from_sizes(fabric: &'f Fabric, size: impl Fn(DomainId) -> (u32, u64)) -> Self {
         let mut largest = vec![(0, 0); usize::from(fabric.top().0) + 1];
         let mut sizes = Vec::with_capacity(fabric.domain_count());
@@ -71,7 +76,8 @@ impl<'f> BlockRule<'f> {
         Self { fabric, sizes, largest }
     }
 
-    /// Where a job of so many nodes and slots belongs; either may be 0 where the job does not say.
+    /// The frame for a job of `nodes` nodes and `slots` slots; either number may be 0 if the job does not
+    /// give it.
     #[must_use]
     pub fn containment(&self, nodes: u32, slots: u64) -> Frame {
         let top = self.largest.len();
@@ -82,7 +88,8 @@ impl<'f> BlockRule<'f> {
         Frame { within, touch, ..Frame::default() }
     }
 
-    /// The fewest domains of a layer, below one domain of another (any root), that could hold so many nodes and slots.
+    /// The fewest domains of layer `below` that could hold the nodes and slots, within one domain of layer
+    /// `within` (`None`: within any root).
     fn fewest(&self, within: Option<Layer>, below: Layer, (nodes, slots): (u32, u64)) -> u32 {
         let fewest = |wanted: u64, size: fn(&(u32, u64)) -> u64| {
             let most = self.largest[below.index()];
@@ -93,7 +100,8 @@ impl<'f> BlockRule<'f> {
                     Some(layer) => (domain.layer()..=domain.cover()).contains(&layer),
                     None => domain.parent().is_none(),
                 };
-                // Where no domain holds the job, all of one do not, either, and there is nothing to limit.
+                // A domain that is too small cannot be the holder. Only where no domain of any layer holds
+                // the job are all roots tried.
                 if !is_holder || within.is_some() && size(&self.sizes[id.index()]) < wanted {
                     continue;
                 }
@@ -108,7 +116,8 @@ impl<'f> BlockRule<'f> {
         if slots == 0 { by_nodes } else { by_nodes.max(fewest(slots, |(_, slots)| *slots)) }
     }
 
-    /// The same below one domain; all of them where they do not hold as much.
+    /// The fewest domains of layer `below` within `holder` whose sizes add up to `wanted`; all of them if
+    /// their sum is less.
     fn fewest_below(&self, holder: DomainId, below: Layer, wanted: u64, size: fn(&(u32, u64)) -> u64) -> u64 {
         let (mut units, mut open) = (Vec::new(), vec![holder]);
         while let Some(id) = open.pop() {

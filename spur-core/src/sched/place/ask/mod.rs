@@ -1,4 +1,5 @@
-//! What a job asks of a fabric, resolved: layers and domains are numbers, everything optional has been decided.
+//! The request of a job on a fabric, resolved: layers and domains are numbers, and every option has its
+//! value.
 
 mod block;
 mod resolve;
@@ -17,92 +18,94 @@ pub use block::{BlockRule, Frame};
 pub(crate) use resolve::layer_named;
 pub use resolve::{AskError, NoMultiple, Resolved, Wish, resolve, strategy, wished_features};
 
-/// What one job asks for. Build it with [`Ask::nodes`] or [`Ask::tasks`] and set what differs: the default is nothing, with no
-/// steps to search for it.
+/// The request of one job. [`Ask::nodes`] and [`Ask::tasks`] build one without constraints and with the
+/// default budget. The default value asks for nothing and has no steps to search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ask {
-    /// Fewest and most nodes; the largest number that every constraint allows is taken. None: as many as the order
-    /// of preference chooses for the tasks.
+    /// The fewest and the most nodes; the largest number that every constraint allows is taken. `None`: the
+    /// objective chooses the number of nodes for the tasks.
     pub nodes: Option<(u32, u32)>,
     /// Whether the nodes are only bounds: what the order of preference chooses for the tasks is taken if it keeps within them,
     /// else the fewest nodes if it chooses fewer.
     pub is_limited: bool,
-    /// Tasks. None: nodes are counted, one slot on each.
+    /// Number of tasks. `None`: the job counts nodes, with one slot on each.
     pub tasks: Option<u32>,
-    /// At most this many tasks on one node (`--ntasks-per-node` together with `-n`).
+    /// The most tasks on one node (`--ntasks-per-node` together with `-n`).
     pub max_tasks_per_node: Option<u32>,
-    /// Which rule of the topology applies.
+    /// The rule of the topology that applies.
     pub strategy: Strategy,
-    /// How the job is split over domains.
+    /// The rule by which the job is split over domains.
     pub mode: Mode,
-    /// One domain that counts for this layer holds the whole job.
+    /// The layer at which one domain holds the whole job.
     pub must: Option<Layer>,
-    /// Each domain of the layer that is used holds a multiple of the number: tasks if the job counts them, else nodes.
+    /// Each used domain of the layer holds a multiple of the number, in tasks if the job counts them, else in
+    /// nodes.
     pub multiples: Vec<(Layer, u32)>,
-    /// At most this many domains of the layer are used; `--switches=N` is `(Layer::LEAF, N)`.
+    /// The job uses at most this number of domains of the layer; `--switches=N` is `(Layer::LEAF, N)`.
     pub max_spans: Vec<(Layer, u32)>,
-    /// Nodes come in segments, each of which the block rule holds for.
+    /// The job consists of segments, each of which keeps the block rule.
     pub segment: Option<Segment>,
-    /// Leaves are taken whole: none that is used runs anything else (`--exclusive=topo`, `whole = true`).
+    /// True if no other job may run in a leaf that the job uses (`--exclusive=topo`, `whole = true`).
     pub whole_leaves: bool,
-    /// Exactly this many leaves with consecutive positions under one parent.
+    /// The job uses exactly this number of leaves, with consecutive positions under one parent.
     pub adjacent: Option<u32>,
-    /// Consecutive positions in fabric order.
+    /// True if the positions must be consecutive in fabric order.
     pub contiguous: bool,
-    /// Positions the job must have (`-w`), sorted.
+    /// The positions that the job must have (`-w`), sorted.
     pub required: Vec<Pos>,
-    /// Most nodes of one leaf.
+    /// The most nodes in one leaf.
     pub max_nodes_per_leaf: Option<u32>,
-    /// Most slots of one leaf; how a limit on GPUs per leaf arrives here.
+    /// The most slots in one leaf; a limit on GPUs per leaf becomes this limit.
     pub max_slots_per_leaf: Option<u32>,
-    /// The most devices of one leaf where nodes are held whole that have unequally many.
+    /// The limit on GPUs per leaf where the job takes whole nodes with unequal numbers of GPUs.
     pub leaf_load: Option<LeafLoad>,
-    /// At least that many of the nodes are in the set (`[a*2&b*4]`); at most [`Ask::MAX_COUNTS`].
+    /// The least number of nodes from each set (`[a*2&b*4]`); at most [`Ask::MAX_COUNTS`] sets.
     pub counts: Vec<(FixedBitSet, u32)>,
-    /// Every domain used has links of at least so many bits per second.
+    /// The least speed of the links of every used domain, in bits per second.
     pub min_speed: Option<u64>,
-    /// The domain whose links have the lowest latency comes first.
+    /// True if the domain whose links have the lowest latency is preferred.
     pub lowest_latency: bool,
-    /// Layers whose span is made small before anything else, first one first.
+    /// The layers whose spans are minimised before everything else, the first one first.
     pub prefer: Vec<Layer>,
-    /// The domain the job would like to be in.
+    /// The domain that the job prefers (`--prefer`, `--gather-with`).
     pub prefer_domain: Option<DomainId>,
-    /// The settable score.
+    /// The settable score and its place in the objective.
     pub score: Score,
-    /// Steps the search may take; beyond them a good placement is taken for the best.
+    /// Number of steps that the search may take; a search that needs more gives the best placement found.
     pub budget: u64,
 }
 
 impl Ask {
-    /// How many counted sets one ask may have.
+    /// The largest number of counted sets in one ask.
     pub const MAX_COUNTS: usize = crate::text::features::MAX_COUNTS;
 
-    /// For how many seconds from the start of a job that runs for so long it matters on which nodes others run: for all
-    /// of them where leaves are taken whole, for the first where a score knows what runs; `None` if it does not matter.
+    /// The number of seconds, from the start of a job with this run time, during which other jobs' nodes
+    /// matter to the ask: the whole run time where leaves are taken whole, 1 where a score uses occupied
+    /// nodes, otherwise `None`.
     #[must_use]
     pub fn minds_others(&self, run_time: u64) -> Option<u64> {
         let is_scored = self.score.minds_others();
         if self.whole_leaves { Some(run_time) } else { is_scored.then_some(1) }
     }
 
-    /// Whether it says how many tasks a domain has, not only which nodes the job gets.
+    /// True if the ask constrains the tasks of each domain, and not only the choice of nodes.
     #[must_use]
     pub fn shares_out_tasks(&self) -> bool {
         self.mode != Mode::Consolidated || !self.multiples.is_empty() || self.caps_leaves()
     }
 
-    /// Whether a leaf may give only so much.
+    /// True if the ask caps the amount of one leaf.
     pub(super) fn caps_leaves(&self) -> bool {
         self.max_nodes_per_leaf.is_some() || self.max_slots_per_leaf.is_some() || self.leaf_load.is_some()
     }
 
-    /// An ask for a number of nodes, one slot on each.
+    /// An ask for `count` nodes, with one slot on each.
     #[must_use]
     pub fn nodes(count: u32) -> Self {
         Self { nodes: Some((count, count)), tasks: None, ..Self::tasks(0) }
     }
 
-    /// An ask for a number of tasks on as many nodes as they need.
+    /// An ask for `count` tasks, on as many nodes as the objective chooses.
     #[must_use]
     pub fn tasks(count: u32) -> Self {
         let budget = crate::model::topology::DEFAULT_SEARCH_BUDGET;
@@ -110,30 +113,30 @@ impl Ask {
     }
 }
 
-/// What nodes bring along, however many of their slots are used, of which a leaf may give one job only so much: GPUs.
+/// A cap per leaf on GPUs where a job takes all GPUs of each of its nodes, however many slots it uses there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeafLoad {
-    /// What each node brings, by position.
+    /// Number of GPUs of each node, by position.
     pub of: Arc<[u32]>,
-    /// The most of it in one leaf.
+    /// The most GPUs that one leaf may give to the job.
     pub most: u32,
 }
 
 impl LeafLoad {
-    /// What the node there brings.
+    /// Number of GPUs of the node at a position; 0 if the position is unknown.
     #[must_use]
     pub fn at(&self, pos: Pos) -> u32 {
         self.of.get(pos.index()).copied().unwrap_or(0)
     }
 
-    /// Whether a leaf may give nodes that bring so much.
+    /// True if a leaf may give nodes with `load` GPUs together.
     #[must_use]
     pub fn allows(&self, load: u32) -> bool {
         load <= self.most
     }
 
-    /// How many nodes a leaf may give at most besides those that bring `held`, of nodes that bring these: those that bring
-    /// the least.
+    /// The largest number of this leaf's nodes whose GPUs, smallest counts first and together with `held`,
+    /// stay within the per-leaf cap.
     #[must_use]
     pub fn most_nodes(&self, held: u32, mut loads: Vec<u32>) -> usize {
         loads.sort_unstable();
@@ -145,33 +148,33 @@ impl LeafLoad {
     }
 }
 
-/// Which rule of the topology applies to a job.
+/// The rule of the topology for a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Strategy {
-    /// Pack as deep as possible over all layers; never wait for it.
+    /// Pack as deep as possible over all layers; never wait for a deeper placement.
     #[default]
     Tree,
     /// A guarantee by configured size; see [`super::BlockRule`].
     Block,
-    /// Ignore the fabric: fill the nodes with the fewest slots first.
+    /// Ignore the fabric: take the nodes with the fewest slots first.
     Flat,
 }
 
-/// `--segment`: the job is so many groups of `size` nodes.
+/// `--segment`: the job consists of groups of `size` nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// Nodes in each.
+    /// Number of nodes in each segment.
     pub size: u32,
-    /// No two share a base block.
+    /// True if no two segments may share a base block (`--spread-segments`).
     pub spread: bool,
-    /// The block rule binds the job as a whole as well.
+    /// True if the job as a whole must keep the block rule, too (`--consolidate-segments`).
     pub consolidate: bool,
 }
 
 /// The settable score of a domain: what counts, and when.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Score {
-    /// The weights of its terms.
+    /// The weights of the terms of the score.
     pub weights: WeightsConfig,
     /// The site's own expression, in the place of the weights.
     pub expression: Option<Expression>,

@@ -1,4 +1,4 @@
-//! What domains can take of a job and what slots they have for it, after rounding and caps.
+//! The amounts that domains can take of a job and the slots that they have for it, after rounding and caps.
 
 use std::cmp::Ordering;
 
@@ -9,7 +9,7 @@ use super::rounding::Rounded;
 use super::{Problem, added_up, gcd, positions, reach};
 
 impl<'a> Problem<'a> {
-    /// Counts what is not in the slots as they are: rounding, caps and barred domains.
+    /// Computes the numbers that plain slots do not give: rounding, caps and barred domains.
     pub(super) fn measure(&mut self) {
         if self.barred.is_some() || !self.ask.multiples.is_empty() {
             self.rounded = self.round();
@@ -25,13 +25,13 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// The most of the amount that one node can take.
+    /// The largest amount that one node can take.
     pub(crate) fn most_on(&self, pos: Pos) -> u32 {
         let slots = self.view.slots.at(pos).min(self.ask.max_tasks_per_node.unwrap_or(u32::MAX));
         if self.by_nodes { slots.min(1) } else { slots - slots % self.units[0] }
     }
 
-    /// What the nodes take, where nothing rounds it and all of them may be used.
+    /// The amounts that the nodes take; `None` where nodes are rounded, confined, or have too many slots.
     pub(crate) fn takes(&self) -> Option<Takes<'a>> {
         let most = if self.by_nodes { 1 } else { self.ask.max_tasks_per_node.unwrap_or(u32::MAX) };
         let plain = self.only.is_none() && self.units[0] == 1;
@@ -52,7 +52,7 @@ impl<'a> Problem<'a> {
             let room = match (below, takes) {
                 _ if self.is_barred(id) => 0,
                 (Some(sum), _) => narrow(sum),
-                // Every open node takes one.
+                // Every open node takes one unit.
                 (None, _) if is_each_open => self.view.slots.nodes_of(id).min(self.leaf_cap(id)),
                 (None, takes) => {
                     takes.map_or_else(one_by_one, |all| all.room(domain.range())).min(self.leaf_cap(id))
@@ -63,7 +63,7 @@ impl<'a> Problem<'a> {
         })
     }
 
-    /// The same where every open node takes one.
+    /// The capacity of every domain where each open node takes one unit.
     fn count_open(&self) -> Vec<u32> {
         let mut capacity = self.view.slots.nodes_by_number().to_vec();
         let leaves = self.fabric.domains_of(Layer::LEAF);
@@ -90,7 +90,7 @@ impl<'a> Problem<'a> {
         capacity
     }
 
-    /// The most a domain can take: never less than what is possible, often exactly that.
+    /// An upper bound on the amount that a domain can take, often exact.
     #[inline]
     pub(crate) fn capacity(&self, id: DomainId) -> u32 {
         match (&self.capacity, self.by_nodes) {
@@ -100,17 +100,17 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// Slots of a domain, for waste.
+    /// Number of slots of a domain that count for waste.
     pub(crate) fn slots(&self, id: DomainId) -> u64 {
         self.rounded.of(self, id)
     }
 
-    /// A domain has no fewer slots than that, which is sooner told where they are rounded.
+    /// A lower bound on the slots of a domain, faster to compute where slots are rounded.
     pub(crate) fn no_fewer_slots(&self, id: DomainId) -> u64 {
         self.rounded.no_fewer(self, id)
     }
 
-    /// Of some domains, keeps those that have the fewest slots.
+    /// Keeps only the domains with the fewest slots.
     pub(crate) fn keep_fewest_slots(&self, domains: &mut Vec<DomainId>) {
         self.rounded.keep_fewest(self, domains);
     }
@@ -122,13 +122,13 @@ impl<'a> Problem<'a> {
         slots(one).cmp(slots(other))
     }
 
-    /// Slots of a node, for waste.
+    /// Number of slots of a node that count for waste.
     pub(crate) fn slots_of_node(&self, pos: Pos) -> u64 {
         let slots = u64::from(self.view.slots.at(pos));
         slots - slots % self.node_multiple()
     }
 
-    /// Shows the nodes of a leaf that may be shared, in fabric order, and their slots.
+    /// Calls `see` with the slots and the position of each node of a leaf that has slots, in fabric order.
     fn each_shared_node(&self, leaf: DomainId, mut see: impl FnMut(u64, Pos)) {
         let range = self.fabric.domain(leaf).range();
         match (self.view.slots.small_tasks(), self.node_multiple()) {
@@ -150,7 +150,7 @@ impl<'a> Problem<'a> {
         slots
     }
 
-    /// Shows so many nodes of a leaf that are shared, in fabric order: those with the fewest slots.
+    /// Calls `see` with the `count` nodes of a leaf that have the fewest slots, in fabric order.
     pub(crate) fn each_of_fullest(&self, leaf: DomainId, count: usize, mut see: impl FnMut(Pos)) {
         let mut slots = self.slots_of_shared(leaf);
         if count >= slots.len() {
@@ -166,8 +166,8 @@ impl<'a> Problem<'a> {
         });
     }
 
-    /// The slots of none of the nodes of a leaf that may be shared, of the one with the fewest, of the two with the
-    /// fewest, and so on.
+    /// Prefix sums of the slots of a leaf's nodes, sorted ascending: entry `k` is the sum of the `k`
+    /// smallest.
     pub(crate) fn slots_of_fullest(&self, leaf: DomainId) -> Vec<u64> {
         let mut slots = self.slots_of_shared(leaf);
         slots.sort_unstable();
@@ -185,15 +185,16 @@ impl<'a> Problem<'a> {
         reach(takes, self.amount.into()).unwrap_or(usize::MAX)
     }
 
-    /// What a leaf can take of the job as a part of a larger domain; 0 where it may not be used.
+    /// The amount that a leaf can take of a job as a part of a larger domain; 0 if the leaf may not be used.
     #[inline]
     pub(crate) fn room(&self, leaf: DomainId) -> u32 {
         if self.is_barred(leaf) { 0 } else { self.capacity(leaf) }
     }
 
-    /// The same of every domain, by its number, where nodes are counted.
+    /// The amount that every domain can take, by its number; `None` where tasks are placed and capacities are
+    /// plain sums.
     pub(crate) fn rooms(&self) -> Option<&[u32]> {
-        // Of domains that may not be used the capacity is 0.
+        // A domain that may not be used has capacity 0.
         self.capacity.as_deref().or_else(|| self.by_nodes.then(|| self.view.slots.nodes_by_number()))
     }
 
@@ -203,7 +204,7 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// The largest of so many of the smallest numbers, of which there are more, and how many like it are among them.
+/// The largest of the `count` smallest numbers, and how many of these equal it.
 fn last_of_smallest(numbers: &mut [u64], count: usize) -> (u64, usize) {
     let Some(at) = count.checked_sub(1) else { return (0, 0) };
     let (smaller, last, _) = numbers.select_nth_unstable(at);

@@ -1,24 +1,24 @@
-//! Costs: vectors of whole numbers that add up over disjoint parts of a placement and compare from left to right.
+//! Costs: vectors of integers that add up over disjoint parts of a placement and compare lexicographically.
 //!
-//! Because the order survives adding the same cost to both sides, the best choice for a whole is made of best choices
-//! for its parts; that is all the solver rests on.
+//! The order survives adding the same cost to both sides. So the best choice for a whole consists of best
+//! choices for its parts (Bellman's principle), which all solvers rest on.
 
-/// A cost vector. Both sides of an operation always have the same width.
+/// A cost vector. Both operands always have the same width.
 pub(crate) trait Cost: Clone + Ord + std::fmt::Debug + AsRef<[i64]> + AsMut<[i64]> {
-    /// The cost of nothing.
+    /// The cost of using nothing.
     fn zero(width: usize) -> Self;
 
-    /// The fields.
+    /// The fields of the vector.
     fn fields(&self) -> &[i64] {
         self.as_ref()
     }
 
-    /// The fields, to be written.
+    /// The fields of the vector, for changes.
     fn fields_mut(&mut self) -> &mut [i64] {
         self.as_mut()
     }
 
-    /// Takes away a cost that was added before.
+    /// Subtracts a cost that was added before.
     fn sub(&mut self, other: &Self) {
         self.fields_mut().iter_mut().zip(other.fields()).for_each(|(field, less)| *field -= less);
     }
@@ -29,10 +29,10 @@ pub(crate) trait Cost: Clone + Ord + std::fmt::Debug + AsRef<[i64]> + AsMut<[i64
     }
 }
 
-/// Fields of the costs that are kept on the stack; wider ones go to the heap.
+/// Number of fields of a cost that is kept on the stack; wider costs are kept on the heap.
 pub(crate) const NARROW: usize = 12;
 
-/// A cost of at most [`NARROW`] fields; those beyond the width stay 0.
+/// A cost of at most [`NARROW`] fields; fields beyond the width stay 0.
 pub(crate) type Narrow = [i64; NARROW];
 
 impl Cost for Narrow {

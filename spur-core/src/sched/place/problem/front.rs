@@ -1,22 +1,22 @@
-//! Fronts: the ways to use a part of the fabric of which none is better than another in every respect.
+//! Pareto fronts: the ways to use a part of the fabric that no other way dominates.
 
 use super::cost::Cost;
 
-/// How many limited spans one problem may have.
+/// The largest number of limited spans in one problem.
 pub(super) const MAX_SPAN_CAPS: usize = 2;
-/// How many counted sets one problem may have.
+/// The largest number of counted sets in one problem.
 pub(super) const MAX_COUNTS: usize = super::Ask::MAX_COUNTS;
 
-/// What must come out at an exact or limited number, besides the amount.
+/// Numbers besides the amount that must reach an exact or limited value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
-    /// Nodes used, where their number is given besides that of the tasks.
+    /// Number of nodes used, where it is given besides the number of tasks, or limited per leaf.
     pub(crate) nodes: u32,
-    /// What nodes of a leaf bring, where that is limited; 0 beyond it.
+    /// The GPUs that the used nodes of a leaf bring, where they are limited; 0 above leaves.
     pub(crate) load: u32,
-    /// Domains used of the layers whose span is limited.
+    /// Number of domains used at each layer whose span is limited.
     pub(crate) spans: [u32; MAX_SPAN_CAPS],
-    /// Nodes used of the counted sets, no more than are needed.
+    /// Number of nodes used of each counted set, cut at the number that is needed.
     pub(crate) counts: [u32; MAX_COUNTS],
 }
 
@@ -34,8 +34,8 @@ impl Key {
     }
 }
 
-/// One way to use a part of the fabric: it can hold every amount from `lo` to `hi` that is a multiple of the unit of
-/// its layer, at this cost.
+/// One way to use a part of the fabric: it can hold every amount from `lo` to `hi` that is a multiple of its
+/// layer's unit, at this cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Item<C> {
     pub(crate) lo: u32,
@@ -45,12 +45,12 @@ pub(crate) struct Item<C> {
 }
 
 impl<C: Cost> Item<C> {
-    /// Using nothing.
+    /// The way that uses nothing.
     pub(crate) fn nothing(width: usize) -> Self {
         Self { lo: 0, hi: 0, key: Key::default(), cost: C::zero(width) }
     }
 
-    /// Two disjoint parts used together.
+    /// The way that uses two disjoint parts together.
     pub(crate) fn plus(&self, other: &Self, needs: &[u32; MAX_COUNTS]) -> Self {
         let mut cost = self.cost.clone();
         cost.add(&other.cost);
@@ -62,21 +62,22 @@ impl<C: Cost> Item<C> {
         }
     }
 
-    /// Whether the other way is never needed next to this one.
+    /// True if this way dominates the other, which is then never needed.
     fn makes_needless(&self, other: &Self) -> bool {
         self.key == other.key && self.lo <= other.lo && self.hi >= other.hi && self.cost <= other.cost
     }
 }
 
-/// Drops every way that another makes needless, and joins neighbours of one key and cost; `step` is the unit of the
-/// amounts. The result is sorted by key, then cost.
+/// Drops every dominated way, and merges neighbours with the same key and cost; `step` is the unit of the
+/// amounts. The result is sorted by key, then by cost.
 pub(crate) fn prune<C: Cost>(items: &mut Vec<Item<C>>, step: u32) {
     items.sort_unstable_by(|a, b| {
         (a.key.cmp(&b.key)).then_with(|| a.cost.cmp(&b.cost)).then(a.lo.cmp(&b.lo)).then(b.hi.cmp(&a.hi))
     });
     let mut kept: Vec<Item<C>> = Vec::new();
     let mut group = 0;
-    // The kept way of this key that holds most: it settles nearly every question.
+    // The way of this key with the largest `hi` dominates nearly every dominated way, so it is compared
+    // first.
     let mut widest = 0;
     for item in items.drain(..) {
         if kept.last().is_some_and(|last| last.key != item.key) {

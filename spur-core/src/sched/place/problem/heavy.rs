@@ -1,6 +1,7 @@
-//! How few of some nodes hold a job, told by what they take: the first, the largest, as few of the heavier as will do.
+//! The fewest nodes that hold a job, from the amounts that nodes take: in order, the largest first, or with
+//! as few heavy nodes as possible.
 
-/// How many of some numbers come to an amount, from the first on; None where all do not.
+/// Number of leading numbers that reach an amount together; `None` if all numbers do not reach it.
 pub(crate) fn reach<T: Into<u64>>(numbers: impl IntoIterator<Item = T>, amount: u64) -> Option<usize> {
     let mut sum = 0;
     let reached = |number: T| {
@@ -10,7 +11,7 @@ pub(crate) fn reach<T: Into<u64>>(numbers: impl IntoIterator<Item = T>, amount: 
     numbers.into_iter().position(reached).map(|last| last + 1)
 }
 
-/// What so many of the largest of some numbers come to.
+/// The sum of the `count` largest numbers.
 pub(crate) fn sum_of_largest<T: Ord + Into<u64>>(mut numbers: Vec<T>, count: usize) -> u64 {
     if count < numbers.len() {
         numbers.select_nth_unstable_by(count, |a, b| b.cmp(a));
@@ -19,8 +20,9 @@ pub(crate) fn sum_of_largest<T: Ord + Into<u64>>(mut numbers: Vec<T>, count: usi
     numbers.into_iter().map(Into::into).sum()
 }
 
-/// How many nodes of each class but the last hold an amount, the fewest of the first, then of the next; of each class the
-/// largest are used before the others. None where all do not hold it.
+/// The fewest nodes of each weight class that reach an amount, for every class but the last, by lexicographic
+/// order from the heaviest class on. Of each class the largest nodes count first. `None` if all nodes do not
+/// reach the amount.
 pub(crate) fn fewest_heavy_of_any(mut takes: Vec<Vec<u32>>, amount: u64) -> Option<Vec<u32>> {
     let sums: Vec<u64> =
         takes.iter().map(|class| class.iter().map(|&takes| u64::from(takes)).sum()).collect();
@@ -48,16 +50,18 @@ pub(crate) fn fewest_heavy_of_any(mut takes: Vec<Vec<u32>>, amount: u64) -> Opti
     Some(needed)
 }
 
-/// How few nodes of each heavier weight hold a job on exactly so many nodes.
+/// The fewest nodes of each heavier class with which exactly `nodes` nodes reach an amount; `None` if none
+/// do.
 pub(crate) fn fewest_heavy(mut takes: Vec<Vec<u32>>, nodes: usize, amount: u64) -> Option<Vec<u32>> {
     let mut needed = Vec::with_capacity(takes.len() - 1);
-    // By class: what the largest of it and of those after it take, the largest first.
+    // For each class, the largest amounts of this class and all lighter ones together, at most `nodes`, in
+    // descending order.
     let mut lighter: Vec<Vec<u32>> = Vec::with_capacity(takes.len());
     for class in takes.iter_mut().rev() {
         class.sort_unstable_by(|a, b| b.cmp(a));
         let mut all = lighter.last().cloned().unwrap_or_default();
         all.extend(class.iter().take(nodes));
-        // Two parts in order.
+        // A stable sort merges two sorted runs in linear time.
         all.sort_by(|a, b| b.cmp(a));
         all.truncate(nodes);
         lighter.push(all);
@@ -71,7 +75,7 @@ pub(crate) fn fewest_heavy(mut takes: Vec<Vec<u32>>, nodes: usize, amount: u64) 
         let count = (0..=open.min(class.len())).find(|&count| {
             if let Some(last) = count.checked_sub(1) {
                 own += u64::from(class[last]);
-                // What was the smallest of the others makes room.
+                // The node of this class replaces the smallest of the lighter ones.
                 rest -= others.get(open - count).map_or(0, |&takes| u64::from(takes));
             }
             open - count <= others.len() && own + rest >= left
@@ -79,7 +83,7 @@ pub(crate) fn fewest_heavy(mut takes: Vec<Vec<u32>>, nodes: usize, amount: u64) 
         (open, left) = (open - count, left.saturating_sub(own));
         needed.push(u32::try_from(count).unwrap_or(u32::MAX));
     }
-    // Where all weigh the same nothing has looked at these.
+    // With a single class the loop above has checked nothing.
     let last = takes.last()?;
     (open <= last.len() && sum(&last[..open]) >= left).then_some(needed)
 }
@@ -95,10 +99,10 @@ mod tests {
         assert_eq!(of(30, 333), Some(vec![12]));
         assert_eq!(of(30, 480), Some(vec![30]));
         assert_eq!(of(30, 481), None);
-        // There are no more light ones.
+        // Only 40 light nodes exist, so 10 nodes must be heavy.
         assert_eq!(of(50, 50), Some(vec![10]));
         assert_eq!(of(81, 50), None);
-        // A few of the heaviest would do with fewer of the next, which come later.
+        // Fewer nodes of the heaviest class come first, even if more of the second class are then needed.
         let takes = || vec![vec![9, 7], vec![5, 5, 1], vec![1, 1, 1]];
         assert_eq!(fewest_heavy(takes(), 3, 11), Some(vec![0, 2]));
         assert_eq!(fewest_heavy(takes(), 3, 12), Some(vec![1, 1]));

@@ -1,4 +1,5 @@
-//! Whether given shares are a placement that a problem allows, and how good it is: told node by node, whatever found them.
+//! Decides whether given shares are a placement that a problem allows, and ranks them node by node, whatever
+//! found them.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +8,18 @@ use crate::sched::place::ask::Mode;
 
 use super::{Criterion, Item, Means, Problem, Rank, rank, rank_node};
 
-/// What a placement uses of one domain.
+/// The part of one domain that a placement uses.
 #[derive(Debug, Clone, Copy, Default)]
 struct Used {
-    /// Of what the problem counts: nodes, or tasks.
+    /// The amount in the unit of the problem: nodes, or tasks.
     amount: u32,
     nodes: u32,
-    /// What the nodes bring; see [`LeafLoad`](crate::sched::place::LeafLoad).
+    /// The GPUs that the nodes bring; see [`LeafLoad`](crate::sched::place::LeafLoad).
     load: u32,
 }
 
 impl Problem<'_> {
-    /// The place of some shares in the order of preference, the shares in fabric order; `None` where they are not allowed.
+    /// The rank of shares given in fabric order; `None` if the problem does not allow them.
     pub(crate) fn judge(&self, shares: &[(Pos, u32)]) -> Option<Rank> {
         let positions: Vec<Pos> = shares.iter().map(|(pos, _)| *pos).collect();
         if !self.suits_nodes(shares, &positions) {
@@ -29,7 +30,7 @@ impl Problem<'_> {
         self.suits_domains(&used, holder).then(|| self.rank_of(shares, &used, holder))
     }
 
-    /// Whether the nodes may be used, each as much, and are all that is asked for.
+    /// True if each node may be used with its share, and the nodes add up to the request.
     fn suits_nodes(&self, shares: &[(Pos, u32)], positions: &[Pos]) -> bool {
         let sum: u64 = shares.iter().map(|(_, share)| u64::from(*share)).sum();
         let may = |&(pos, share): &(Pos, u32)| {
@@ -51,12 +52,12 @@ impl Problem<'_> {
             && counts
     }
 
-    /// What a share of a node counts for.
+    /// The amount that a share on one node counts for.
     fn amount_of(&self, share: u32) -> u32 {
         if self.by_nodes { 1 } else { share }
     }
 
-    /// What is used of the holder and of every domain below it; `None` where a node is in no domain.
+    /// The use of the holder and of every domain below it; `None` if a node is in no domain.
     fn used(&self, shares: &[(Pos, u32)], holder: DomainId) -> Option<BTreeMap<DomainId, Used>> {
         let mut used: BTreeMap<DomainId, Used> = BTreeMap::new();
         for &(pos, share) in shares {
@@ -74,7 +75,7 @@ impl Problem<'_> {
         Some(used)
     }
 
-    /// Whether every domain gives what it may.
+    /// True if every domain gives an amount that it may give.
     fn suits_domains(&self, used: &BTreeMap<DomainId, Used>, holder: DomainId) -> bool {
         let is_over = |&(layer, cap): &(Layer, u32)| {
             let counts = |id: &&DomainId| {
@@ -136,8 +137,8 @@ impl Problem<'_> {
         Rank { even: self.evenness(shares, used, holder), ..rank(self, holder, &item) }
     }
 
-    /// Of every layer below the holder, from the top down, the least share of a domain, negated, and the largest; nothing
-    /// where that does not matter.
+    /// The least share (negated) and the largest share at each layer below the holder, from the top down;
+    /// empty unless the placement is balanced.
     fn evenness(
         &self,
         shares: &[(Pos, u32)],

@@ -1,8 +1,8 @@
-//! Leaves whose nodes bring unequally much of what one leaf may give only so much of ([`LeafLoad`]).
+//! Caps per leaf where nodes bring unequal numbers of GPUs ([`LeafLoad`]).
 //!
-//! Where whole nodes are counted, a leaf gives the more of them the less each brings: its nodes with the least, as many as
-//! are within the limit, are the most it can give. Where all its nodes bring the same that says everything; otherwise, and
-//! where tasks are placed, what is brought has to be added up node by node.
+//! Where whole nodes are counted, a leaf can give the most nodes by giving those with the fewest GPUs. If all
+//! its nodes have equally many GPUs, that number is all that matters. Otherwise, and where tasks are placed,
+//! the GPUs are added up node by node.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,18 @@ use crate::sched::place::slots::View;
 
 use super::{Problem, positions};
 
-/// What limits on unequal nodes come to.
+/// The caps of all leaves.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Loads<'a> {
-    /// The most nodes of every leaf, by its number; None where tasks are placed, or where no leaf is limited.
+    /// The most nodes of every leaf, by its number; `None` where tasks are placed, or where no leaf is
+    /// limited.
     pub(super) caps: Option<Vec<u32>>,
-    /// What nodes bring, where that has to be added up.
+    /// The GPUs of each node, where they have to be added up.
     each: Option<&'a LeafLoad>,
 }
 
 impl<'a> Loads<'a> {
-    /// What the limits come to on the open nodes; `by_nodes` as in [`Problem`].
+    /// The caps on the open nodes; `by_nodes` as in [`Problem`].
     pub(super) fn of(view: &View<'_>, ask: &'a Ask, by_nodes: bool) -> Self {
         let Some(load) = &ask.leaf_load else { return Self::default() };
         let (mut add_up, mut is_any_limited) = (false, false);
@@ -42,13 +43,14 @@ impl<'a> Loads<'a> {
         Self { caps: (is_any_limited && by_nodes).then_some(caps), each: Some(load).filter(|_| add_up) }
     }
 
-    /// Whether no leaf is limited.
+    /// True if no leaf is limited.
     pub(super) fn is_none(&self) -> bool {
         self.caps.is_none() && self.each.is_none()
     }
 }
 
-/// The least that so many nodes bring, of which there are so many of each kind; more than any limit where there are fewer.
+/// The fewest GPUs that `count` nodes bring, given the number of nodes for each number of GPUs. Returns more
+/// than any limit if there are fewer nodes.
 fn least_of(kinds: &BTreeMap<u32, usize>, count: usize) -> u64 {
     let (mut left, mut sum) = (count, 0);
     for (load, has) in kinds {
@@ -59,27 +61,28 @@ fn least_of(kinds: &BTreeMap<u32, usize>, count: usize) -> u64 {
 }
 
 impl Problem<'_> {
-    /// Whether what nodes bring has to be added up.
+    /// True if GPUs have to be added up node by node.
     pub(crate) fn adds_up_loads(&self) -> bool {
         self.loads.each.is_some()
     }
 
-    /// What a node brings, where it has to be added up.
+    /// Number of GPUs of a node, where they have to be added up; otherwise 0.
     pub(crate) fn load_of(&self, pos: Pos) -> u32 {
         self.loads.each.map_or(0, |load| load.at(pos))
     }
 
-    /// Whether a leaf may give nodes that bring so much.
+    /// True if a leaf may give nodes with this many GPUs together.
     pub(crate) fn may_bring(&self, load: u32) -> bool {
         self.loads.each.is_none_or(|limit| limit.allows(load))
     }
 
-    /// The most one leaf may take, after the caps; a cap on nodes counts only where nodes are placed.
+    /// The largest amount of one leaf under all caps; a cap on nodes counts only where nodes are placed.
     pub(crate) fn leaf_cap(&self, leaf: DomainId) -> u32 {
         self.loads.caps.as_ref().map_or(self.leaf_cap, |caps| self.leaf_cap.min(caps[leaf.index()]))
     }
 
-    /// Shows so many nodes of a leaf, which may give as many: the first of `open`, or the first with which that is so.
+    /// Calls `see` with `count` nodes of a leaf: the first ones of `open`, or the first with which the cap on
+    /// GPUs holds. The leaf must be able to give that many.
     pub(crate) fn first_allowed(
         &self,
         open: impl Iterator<Item = Pos> + Clone,
@@ -87,7 +90,7 @@ impl Problem<'_> {
         mut see: impl FnMut(Pos),
     ) {
         let Some(load) = self.loads.each else { return open.take(count).for_each(see) };
-        // What those behind a node bring, and how many bring as much.
+        // For each number of GPUs, the number of nodes behind the current one that have it.
         let mut behind: BTreeMap<u32, usize> = BTreeMap::new();
         open.clone().for_each(|pos| *behind.entry(load.at(pos)).or_default() += 1);
         let (mut left, mut room) = (count, u64::from(load.most));
@@ -105,7 +108,7 @@ impl Problem<'_> {
         }
     }
 
-    /// Keeps of the nodes of a leaf, from the first, as many as it may give.
+    /// Keeps the leading nodes of a leaf that the caps allow.
     pub(crate) fn keep_allowed<T>(&self, leaf: DomainId, nodes: &mut Vec<T>, pos: impl Fn(&T) -> Pos) {
         if self.adds_up_loads() {
             let mut brought = 0_u32;

@@ -1,4 +1,4 @@
-//! Why the others lost: of the domains that could have held a job the best few, and the step at which each lost.
+//! The best few domains that could have held a job, and the step of the objective at which each lost.
 
 use crate::model::fabric::{DomainId, Layer};
 use crate::sched::place::answer::Lost;
@@ -6,16 +6,16 @@ use crate::sched::place::answer::Lost;
 use super::Problem;
 use super::rank::{Holder, Rank, difference};
 
-/// Where a whole job could go, and how good that is.
+/// A node or domain that could hold a whole job, with its rank.
 pub(crate) type Contender = (Rank, Holder);
 
-/// The best few domains that could have held a job, and at which step each lost to the best of all; None where nothing
-/// could, or where `of_layer` does not tell.
+/// The best `most` domains that could have held a job, each with the step at which it lost to the best.
+/// `None` if no domain could, or if `of_layer` gives no answer.
 ///
-/// `of_layer` is asked for the contenders of one layer after the other, from the lowest: at least the best of it, as many
-/// as it is told, or all. It may leave out domains that are no rivals, for what only holds the winner's own place is none.
-/// With `by_height` a lower layer comes before a higher one whatever else there is, so that no more layers are asked
-/// for than it takes.
+/// `of_layer` returns the contenders of one layer, called from the lowest layer up: at least the best ones,
+/// as many as the second argument says, or all. It may omit domains for which the predicate is false, because
+/// a domain that only contains the winner is no rival. With `by_height` a lower layer always ranks before a
+/// higher one, so layers above the first sufficient ones are not asked.
 pub(crate) fn losers(
     problem: &Problem<'_>,
     by_height: bool,
@@ -30,7 +30,7 @@ pub(crate) fn losers(
     let order = |(one, this): &Contender, (other, that): &Contender| {
         one.cmp(other).then_with(|| first(problem, *this).cmp(&first(problem, *that)))
     };
-    // One of them is the winner, and one may be the leaf of a single node that won.
+    // One of the contenders is the winner, and one may be the leaf of a single node that won.
     let few = most + 2;
     let mut found: Vec<Contender> = Vec::new();
     for layer in (0..=problem.highest().0).map(Layer) {
@@ -53,7 +53,7 @@ pub(crate) fn losers(
     Some(lost.take(most).collect())
 }
 
-/// The first node of where a job could go.
+/// The index of the first position of a holder.
 pub(crate) fn first(problem: &Problem<'_>, holder: Holder) -> usize {
     match holder {
         Holder::Node(pos) => pos.index(),

@@ -12,14 +12,15 @@ use crate::sched::place::slots::View;
 #[derive(Debug, Clone)]
 pub(crate) struct Meter {
     left: Rc<Cell<u64>>,
-    /// What there was, and is again where something is begun anew.
+    /// Number of steps at the start, which [`Meter::anew`] grants again.
     all: u64,
-    /// What this question and others may take together.
+    /// The budget that this question shares with others.
     shared: Option<SharedBudget>,
 }
 
 impl Meter {
-    /// A meter for one question: the steps of its ask, within what the view shares with other questions.
+    /// A meter for one question: the steps of its ask, within the budget that the view shares with other
+    /// questions.
     pub(crate) fn of(view: &View<'_>, ask: &Ask) -> Self {
         Self::new(ask.budget, view.budget.cloned())
     }
@@ -28,18 +29,18 @@ impl Meter {
         Self { left: Rc::new(Cell::new(steps)), all: steps, shared }
     }
 
-    /// A meter for so many steps.
+    /// A meter for `steps` steps that shares no budget.
     #[cfg(test)]
     pub(crate) fn alone(steps: u64) -> Self {
         Self::new(steps, None)
     }
 
-    /// The same number of steps once more, counted apart.
+    /// A meter with the initial number of steps, counted apart from this one.
     pub(crate) fn anew(&self) -> Self {
         Self::new(self.all, self.shared.clone())
     }
 
-    /// Has something worked on with as many steps as there were at first, and takes what it used.
+    /// Runs `work` with the initial number of steps, then takes the steps that it has used from this meter.
     pub(crate) fn apart<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
         let own = self.anew();
         let done = work(&own);
@@ -47,7 +48,7 @@ impl Meter {
         done
     }
 
-    /// Takes steps; whether there were as many. Where there were not, none are left.
+    /// Takes steps. Returns false if the meter or the shared budget is then used up.
     pub(crate) fn take(&self, steps: usize) -> bool {
         self.charge(steps);
         let left = self.left.get().checked_sub(steps as u64);
@@ -55,7 +56,7 @@ impl Meter {
         left.is_some_and(|left| left > 0) && !self.has_none_to_share()
     }
 
-    /// Takes steps of the shared budget alone, for work that every question does before its search begins.
+    /// Takes steps of the shared budget only, for work that every question does before its search begins.
     pub(crate) fn charge(&self, steps: usize) {
         if let Some(shared) = &self.shared {
             shared.take(steps as u64);
@@ -66,12 +67,12 @@ impl Meter {
         self.shared.as_ref().is_some_and(SharedBudget::is_spent)
     }
 
-    /// Takes all that is left.
+    /// Takes all steps that are left.
     pub(crate) fn use_up(&self) {
         self.left.set(0);
     }
 
-    /// Whether no steps are left: what is worked on has to be dropped.
+    /// True if no steps are left, so that the search must stop.
     pub(crate) fn is_spent(&self) -> bool {
         self.left.get() == 0 || self.has_none_to_share()
     }

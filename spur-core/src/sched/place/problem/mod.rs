@@ -1,9 +1,10 @@
-//! One question for the solver: an ask for a fixed number of nodes, with everything that depends on the view worked
-//! out per domain.
+//! One question for the solvers: an ask for a fixed number of nodes, with everything that depends on the
+//! view computed per domain.
 //!
-//! Owns what every way of solving it shares: what domains take (`capacity`) and what they have (`rounding`), ways to use a
-//! part of the fabric (`front`) and what they cost (`cost`), how few nodes they need (`heavy`), the order among
-//! candidates (`rank`, `score`), why the others lost (`losers`), and whether given shares are allowed at all (`judge`).
+//! Owns what all solvers share: the amounts that domains take (`capacity`), their slots after rounding
+//! (`rounding`), ways to use a part of the fabric (`front`) and their costs (`cost`), the fewest heavy
+//! nodes (`heavy`), the order among candidates (`rank`, `score`), the reasons why others lost (`losers`),
+//! and the check of given shares (`judge`).
 
 mod capacity;
 mod cost;
@@ -43,14 +44,16 @@ use rounding::Rounded;
 
 use front::{MAX_COUNTS, MAX_SPAN_CAPS};
 
-/// Where the fields of a cost stand, from the one that decides first.
+/// The positions of the fields of a cost, the one that decides first at the front.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
-    /// Nodes of each weight class but the lightest, heaviest first.
+    /// Number of weight classes without the lightest; one field each for the number of nodes, the heaviest
+    /// first.
     pub(super) weights: usize,
-    /// Spans at preferred layers.
+    /// The preferred layers; one field each for the span.
     pub(super) prefer: Vec<Layer>,
-    /// Layers of the fabric, `node` included: spans from the top down, then slots left (or squares) likewise.
+    /// Number of layers of the fabric, `node` included. Each has a field for its span and one for slots
+    /// left (or squares of shares), from the top down.
     pub(super) layers: usize,
 }
 
@@ -59,7 +62,7 @@ impl Layout {
         self.head() + self.layers
     }
 
-    /// Fields up to the spans: what comes before best fit.
+    /// Number of fields up to the spans, which come before best fit.
     pub(super) fn head(&self) -> usize {
         self.first_span() + self.layers
     }
@@ -77,69 +80,71 @@ impl Layout {
     }
 }
 
-/// The fewest and the most nodes that some domains may give.
+/// The fewest and the most nodes that each of some domains may give.
 pub(super) type Limits = BTreeMap<DomainId, (u32, u32)>;
 
-/// An ask for a fixed number of nodes, with what depends on the view worked out per domain.
+/// An ask for a fixed number of nodes, with everything that depends on the view computed per domain.
 #[derive(Clone)]
 pub(super) struct Problem<'a> {
     pub(super) fabric: &'a Fabric,
     pub(super) view: &'a View<'a>,
     pub(super) ask: &'a Ask,
-    /// What is placed: tasks, or nodes where `by_nodes` is set.
+    /// The amount to place: tasks, or nodes where `by_nodes` is set.
     pub(super) amount: u32,
-    /// The exact number of nodes, where tasks are placed and the number matters.
+    /// The exact number of nodes, where tasks are placed and the number of nodes is given.
     pub(super) nodes: Option<u32>,
-    /// Every node takes exactly this many slots, and one unit of the amount.
+    /// True if every used node counts as one unit of the amount.
     pub(super) by_nodes: bool,
-    /// The unit of the amount in a domain that covers up to the layer: the least common multiple of the multiples at
-    /// and below it.
+    /// The unit of the amount at each layer: the least common multiple of the multiples at the layer and
+    /// below.
     pub(super) units: SmallVec<[u32; 8]>,
-    /// The lowest layer one domain of which must hold the job; None: any root will do.
+    /// The lowest layer at which one domain must hold the job; `None` if any root may hold it.
     pub(super) within: Option<Layer>,
     pub(super) span_caps: Vec<(Layer, u32)>,
     pub(super) needs: [u32; MAX_COUNTS],
     pub(super) layout: Layout,
     leaf_cap: u32,
-    /// The same where nodes bring unequally much.
+    /// The cap of a leaf where nodes count unequally, by the GPUs that each brings.
     loads: Loads<'a>,
-    /// The most nodes of one leaf, where tasks are placed.
+    /// The largest number of nodes in one leaf, where tasks are placed.
     pub(super) leaf_nodes: Option<u32>,
-    /// Where tasks are placed: used domains of the layer hold a multiple of so many nodes.
+    /// Where tasks are placed: each used domain of the layer gives a multiple of this number of nodes.
     node_unit: Option<(Layer, u32)>,
     /// The fewest and the most nodes that some domains may give.
     pub(super) limits: Limits,
-    /// Slots of each domain after rounding.
+    /// The slots of each domain after rounding.
     rounded: Rounded,
-    /// Domains that may not be used; None: all may.
+    /// The domains that may not be used; `None` if all may be used.
     pub(super) barred: Option<FixedBitSet>,
-    /// The most each domain can take, after rounding and caps; None: its open nodes or slots, as counted.
+    /// The largest amount that each domain can take, after rounding and caps; `None` if that is its number
+    /// of open nodes or slots.
     capacity: Option<Vec<u32>>,
-    /// Domains that hold required positions.
+    /// The domains that hold required positions, and all domains above these; sorted.
     forced: Vec<DomainId>,
-    /// Node weights that count, heaviest first.
+    /// The node weights that occur, without the lightest; the heaviest first.
     weights: Vec<u32>,
     /// The weight of the lightest open nodes, where weights count.
     pub(super) lightest: Option<u32>,
-    /// Positions that may be used, where only some may.
+    /// The positions that may be used; `None` if all may be used.
     pub(super) only: Option<FixedBitSet>,
-    /// Positions that must be used.
+    /// The positions that must be used.
     pub(super) required: Vec<Pos>,
-    /// Domains that must be used.
+    /// The domains that must be used.
     pub(super) forced_domains: Vec<DomainId>,
-    /// Whether the latency of links tells domains apart that the order of layers does not.
+    /// True if latency is asked for and some layer has domains with unequal latencies.
     pub(super) lowest_latency: bool,
-    /// The domain that has to hold the job; None: any will do.
+    /// The domain that has to hold the job; `None` if any may.
     pub(super) holder: Option<DomainId>,
-    /// What may still be done.
+    /// The steps that are left for this question.
     pub(super) meter: Meter,
 }
 
-/// Steps that count for making a problem, besides those for its domains and positions.
+/// Steps that are charged for a new problem, besides those for its domains and positions.
 const SETUP: usize = 64;
 
 impl<'a> Problem<'a> {
-    /// The question for `nodes` nodes (None: as many as the tasks need), or None where the numbers alone say no.
+    /// The question for `nodes` nodes (`None`: as many as the tasks need). `None` if the numbers alone rule
+    /// a placement out.
     pub(super) fn new(
         view: &'a View<'a>,
         ask: &'a Ask,
@@ -156,7 +161,7 @@ impl<'a> Problem<'a> {
         if amount == 0 || units.last().is_some_and(|unit| !amount.is_multiple_of(*unit)) {
             return None;
         }
-        // No node holds several of one each.
+        // A node holds one unit, so it cannot hold a multiple of several.
         if by_nodes && units[0] > 1 {
             return None;
         }
@@ -210,7 +215,8 @@ impl<'a> Problem<'a> {
         Some(problem)
     }
 
-    /// The same with what the rule of the topology adds.
+    /// The question within the frame that the rule of the topology sets. `None` if the numbers alone rule a
+    /// placement out.
     pub(super) fn framed(
         view: &'a View<'a>,
         ask: &'a Ask,
@@ -220,7 +226,7 @@ impl<'a> Problem<'a> {
         Self::new(view, ask, nodes, Frame::of(view, ask, nodes), meter)
     }
 
-    /// The highest layer of which one domain may hold the job.
+    /// The highest layer at which one domain may hold the job.
     pub(super) fn highest(&self) -> Layer {
         self.within.unwrap_or(self.fabric.top())
     }
@@ -230,7 +236,7 @@ impl<'a> Problem<'a> {
         (Layer::LEAF.0..=self.highest().0).map(Layer)
     }
 
-    /// Finds the domains that have to be used.
+    /// Computes `forced`, the domains that have to be used.
     fn find_forced(&mut self) {
         let above = |start: DomainId| {
             let fabric = self.fabric;
@@ -244,12 +250,12 @@ impl<'a> Problem<'a> {
         self.forced = forced;
     }
 
-    /// Whether so many nodes are a multiple of what a domain that stands for the layers holds.
+    /// True if `nodes` is a multiple of the number that a domain which counts for these layers must give.
     pub(super) fn suits_node_unit(&self, layers: std::ops::RangeInclusive<Layer>, nodes: u32) -> bool {
         self.node_unit.is_none_or(|(layer, unit)| !layers.contains(&layer) || nodes.is_multiple_of(unit))
     }
 
-    /// The most that a domain may take, whatever it could.
+    /// The largest amount that the limits let a domain take, whatever it has free.
     pub(super) fn limit(&self, id: DomainId) -> u32 {
         if self.by_nodes { self.node_limits(id).1 } else { u32::MAX }
     }
@@ -259,7 +265,7 @@ impl<'a> Problem<'a> {
         self.limits.get(&id).copied().unwrap_or((0, u32::MAX))
     }
 
-    /// Limits what some domains may give.
+    /// Sets the fewest and the most nodes of some domains; domains with a least above 0 must be used.
     pub(super) fn set_limits(&mut self, limits: Limits) {
         self.forced_domains = limits.iter().filter(|(_, (least, _))| *least > 0).map(|(id, _)| *id).collect();
         self.limits = limits;
@@ -275,13 +281,13 @@ impl<'a> Problem<'a> {
         self.forced.binary_search(&id).is_ok()
     }
 
-    /// Whether what is needed of each node is the same everywhere, so that domains can be counted. Which nodes of a leaf are
-    /// taken is for [`Problem::first_allowed`] to say.
+    /// True if all open nodes are alike for the job, so that counts per domain are enough.
+    /// [`Problem::first_allowed`] picks the nodes of a leaf.
     pub(super) fn nodes_are_alike(&self) -> bool {
         self.weights.is_empty() && self.nodes_of_a_weight_are_alike()
     }
 
-    /// Whether what is needed of each node of one weight is the same everywhere.
+    /// True if all open nodes of one weight are alike for the job.
     pub(super) fn nodes_of_a_weight_are_alike(&self) -> bool {
         self.by_nodes
             && self.view.slots.are_whole()
@@ -291,12 +297,13 @@ impl<'a> Problem<'a> {
             && (self.weights.is_empty() || !self.adds_up_loads())
     }
 
-    /// Whether nodes are counted that are shared: each gives as many slots and may have more.
+    /// True if nodes are placed that the job shares: each gives one unit of the amount and may have more
+    /// slots.
     pub(super) fn shares_nodes(&self) -> bool {
         self.by_nodes && !self.view.slots.are_whole()
     }
 
-    /// Whether nodes are shared that differ in nothing but their slots.
+    /// True if nodes are shared that differ in nothing but their slots.
     pub(super) fn shared_nodes_are_alike(&self) -> bool {
         self.shares_nodes()
             && self.weights.is_empty()
@@ -306,13 +313,14 @@ impl<'a> Problem<'a> {
             && !self.adds_up_loads()
     }
 
-    /// The class of a node that is heavier than the lightest there is, counted from the heaviest.
+    /// The index of the node's weight class, counted from the heaviest; `None` for the lightest class.
     pub(super) fn weight_class(&self, pos: Pos) -> Option<usize> {
         let weight = self.view.weights?.at(pos);
         self.weights.iter().position(|&class| class == weight)
     }
 
-    /// Whether nothing was added for a part of the job: no part of the fabric is singled out, no domain has a share of its own.
+    /// True if the problem has no restrictions for a part of the job: no allowed positions, no forced
+    /// domains, no limits of domains.
     fn is_unconfined(&self) -> bool {
         self.node_unit.is_none()
             && self.limits.is_empty()
@@ -320,8 +328,8 @@ impl<'a> Problem<'a> {
             && self.only.is_none()
     }
 
-    /// Whether nothing rounds or limits what domains give, and nothing has to be used, but for counted features and limits on
-    /// the domains or nodes that are used.
+    /// True if nothing rounds or caps what domains give, and nothing has to be used. Counted features, and
+    /// limits on the number of used domains or nodes, may exist.
     pub(super) fn is_free_but_for_counts(&self) -> bool {
         self.units.iter().all(|&unit| unit == 1)
             && self.leaf_cap == u32::MAX
@@ -330,8 +338,8 @@ impl<'a> Problem<'a> {
             && self.is_unconfined()
     }
 
-    /// Whether all that is asked adds up over nodes, next to one number at most: nothing has to be used, nothing is
-    /// rounded, and no part has a share of its own.
+    /// True if all costs and constraints add up over nodes, besides one exact number of nodes at most:
+    /// nothing is forced, rounded or confined.
     pub(super) fn adds_up(&self) -> bool {
         self.ask.mode == Mode::Consolidated
             && self.node_multiple() == 1
@@ -340,8 +348,8 @@ impl<'a> Problem<'a> {
             && self.is_free_but_for_counts()
     }
 
-    /// Whether the job is spread, and how many of each kind there are says how: a unit is the same in every layer, and what a
-    /// leaf may give does not depend on which of its nodes give it.
+    /// True if the job is spread and counts alone decide how: the unit is the same at every layer, and the
+    /// amount that a leaf may give does not depend on the choice of its nodes.
     pub(super) fn spreads_by_counts(&self) -> bool {
         let (node, above) = self.units.split_at(Layer::LEAF.index());
         let are_uncut = self.leaf_cap == u32::MAX && self.loads.is_none();
@@ -364,13 +372,13 @@ impl<'a> Problem<'a> {
             && !self.adds_up_loads()
     }
 
-    /// Whether a domain consists of leaves.
+    /// True if all children of a domain are leaves.
     pub(super) fn lies_over_leaves(&self, id: DomainId) -> bool {
         let leaves = self.fabric.domain(id).children();
         !leaves.is_empty() && leaves.iter().all(|&leaf| self.fabric.domain(leaf).layer() == Layer::LEAF)
     }
 
-    /// The leaves of a domain in fabric order, those apart that lie in a domain which may not be entered.
+    /// The leaves of a domain in fabric order, without those in a domain for which `may_enter` is false.
     pub(super) fn leaves_below(&self, id: DomainId, may_enter: impl Fn(DomainId) -> bool) -> Vec<DomainId> {
         let (mut leaves, mut ahead) = (Vec::new(), vec![id]);
         while let Some(id) = ahead.pop() {
@@ -388,7 +396,7 @@ impl<'a> Problem<'a> {
         self.view.slots.open_in(self.fabric.domain(id).range())
     }
 
-    /// Whether some position of a domain may be used.
+    /// True if some position of a domain may be used.
     pub(super) fn may_use_any(&self, id: DomainId) -> bool {
         let range = self.fabric.domain(id).range();
         self.only.as_ref().is_none_or(|only| only.contains_any_in_range(range))
@@ -398,7 +406,7 @@ impl<'a> Problem<'a> {
         self.only.as_ref().is_none_or(|only| only.contains(pos.index()))
     }
 
-    /// The same question for exactly these nodes.
+    /// The same question, to be answered with exactly these nodes.
     pub(super) fn only_these(&self, nodes: impl Iterator<Item = Pos>) -> Self {
         let required: Vec<Pos> = nodes.collect();
         let mut only = FixedBitSet::with_capacity(self.fabric.len());
@@ -408,22 +416,22 @@ impl<'a> Problem<'a> {
         problem
     }
 
-    /// The same question, with as many steps for it as there were at first.
+    /// The same question with the initial number of steps.
     pub(super) fn anew(&self) -> Self {
         Self { meter: self.meter.anew(), ..self.clone() }
     }
 
-    /// The same question with a domain that has to hold the job; only short cuts look at it.
+    /// The same question with a domain that has to hold the job; only shortcuts use this.
     pub(super) fn inside(&self, holder: DomainId) -> Self {
         Self { holder: Some(holder), ..self.clone() }
     }
 
-    /// Whether a domain lies in the one that has to hold the job.
+    /// True if a domain lies in the one that has to hold the job, or any may hold it.
     pub(super) fn is_inside(&self, id: DomainId) -> bool {
         self.holder.is_none_or(|holder| self.fabric.within(id, holder))
     }
 
-    /// The same question of another ask, which differs in nothing that is worked out beforehand.
+    /// The same question with another ask, which may differ only in what is not computed in advance.
     pub(super) fn asking<'b>(self, ask: &'b Ask) -> Problem<'b>
     where
         'a: 'b,
@@ -431,7 +439,8 @@ impl<'a> Problem<'a> {
         Problem { ask, ..self }
     }
 
-    /// Whether nothing was added to what is asked but the frame of the topology.
+    /// True if nothing but the frame of the topology was added to the ask, and the ask has no outline: no
+    /// `contiguous`, no `adjacent`, no segment.
     pub(super) fn is_as_asked(&self) -> bool {
         self.is_unconfined()
             && self.required == self.ask.required
@@ -440,7 +449,8 @@ impl<'a> Problem<'a> {
             && self.ask.segment.is_none()
     }
 
-    /// The question of another ask for as many nodes, where nothing but limits differs.
+    /// The question of another ask for the same number of nodes, within the same layer and without other
+    /// frames.
     pub(super) fn looser<'b>(&self, ask: &'b Ask) -> Option<Problem<'b>>
     where
         'a: 'b,
@@ -450,7 +460,7 @@ impl<'a> Problem<'a> {
         Problem::new(self.view, ask, nodes, frame, &self.meter)
     }
 
-    /// The same question for these leaves, each of which has to be used.
+    /// The same question, confined to these leaves, each of which has to be used.
     pub(super) fn all_of_these(&self, leaves: &[DomainId]) -> Self {
         let mut only = FixedBitSet::with_capacity(self.fabric.len());
         leaves.iter().for_each(|&leaf| only.insert_range(self.fabric.domain(leaf).range()));
@@ -459,13 +469,13 @@ impl<'a> Problem<'a> {
         problem
     }
 
-    /// Slots that the job takes in all.
+    /// Number of slots that the job takes.
     pub(super) fn wanted_slots(&self) -> u64 {
         self.amount.into()
     }
 
-    /// Whether spans can be settled before everything else by capacity alone, among nodes of one weight: nothing cuts or rounds
-    /// what is held.
+    /// True if capacities alone settle the spans among nodes of one weight, because nothing caps or rounds
+    /// what domains hold.
     pub(super) fn is_free_within_a_weight(&self) -> bool {
         self.ask.mode != Mode::Distributed
             && !self.is_hard()
@@ -473,7 +483,7 @@ impl<'a> Problem<'a> {
             && self.is_free_but_for_counts()
     }
 
-    /// Whether what domains take adds up over their leaves, which are rounded and capped each by itself.
+    /// True if the capacity of a domain is the sum over its leaves, each rounded and capped by itself.
     pub(super) fn takes_add_up(&self) -> bool {
         let units = &self.units[Layer::LEAF.index()..];
         !self.is_hard()
@@ -483,7 +493,7 @@ impl<'a> Problem<'a> {
             && self.is_unconfined()
     }
 
-    /// Whether fronts can grow with the product of two numbers.
+    /// True if fronts can grow with the product of two numbers.
     pub(super) fn is_hard(&self) -> bool {
         self.nodes.is_some()
             || self.leaf_nodes.is_some()
@@ -491,12 +501,14 @@ impl<'a> Problem<'a> {
             || !self.ask.counts.is_empty()
     }
 
-    /// The least amount that may be placed in a used domain that covers the layer is its unit; so is every step.
+    /// The unit of a used domain that covers the layer: the smallest amount that it can take, and the step
+    /// between amounts.
     pub(super) fn unit(&self, layer: Layer) -> u32 {
         self.units[layer.index()]
     }
 
-    /// The way to use one node, if it can be used at all; `bounds` are the least and the most of the amount on it.
+    /// The way to use one node, or `None` if the node cannot be used; `bounds` are the least and the most
+    /// of the amount on it.
     pub(super) fn node<C: Cost>(&self, pos: Pos, bounds: (u32, u32)) -> Option<Item<C>> {
         let slots = self.view.slots.at(pos);
         if !self.may_use(pos) {
@@ -526,7 +538,7 @@ impl<'a> Problem<'a> {
         Some(item)
     }
 
-    /// Adds what using one node costs besides its domains: whole nodes are alike but for their weight.
+    /// Adds the cost of one node besides its domains: its weight, and its slots where nodes are shared.
     pub(super) fn charge_node(&self, fields: &mut [i64], pos: Pos) {
         if let Some(class) = self.weight_class(pos) {
             fields[class] += 1;
@@ -536,14 +548,15 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// Adds what using one domain costs: its spans, and the slots it has.
+    /// Adds the cost of one domain at each of the layers that it counts for: one to the span, and its
+    /// slots.
     pub(super) fn charge(&self, fields: &mut [i64], from: Layer, to: Layer, slots: u64) {
         for layer in (from.0..=to.0).map(Layer) {
             self.charge_for(fields, layer, (1, slots));
         }
     }
 
-    /// Adds what using so many domains costs at a layer for which they count, which have so many slots together.
+    /// Adds the cost of several domains at one layer, given their number and their slots together.
     pub(super) fn charge_for(&self, fields: &mut [i64], layer: Layer, (domains, slots): (usize, u64)) {
         let spread = self.ask.mode == Mode::Distributed;
         let span = i64::try_from(domains).unwrap_or(i64::MAX);
@@ -559,7 +572,7 @@ impl<'a> Problem<'a> {
 }
 
 impl Placement {
-    /// A placement from its shares; `common` is where it is if it has none.
+    /// A placement from its shares; `common` is the holder if the shares have no common domain.
     pub(super) fn new(
         problem: &Problem<'_>,
         shares: Vec<(Pos, u32)>,
@@ -575,7 +588,7 @@ impl Placement {
     }
 }
 
-/// The unit of the amount for every layer; None where it overflows, which no amount is a multiple of.
+/// The unit of the amount at every layer; `None` on overflow, because then no amount is a multiple.
 fn units(ask: &Ask, unit: Option<(Layer, u32)>, layers: usize) -> Option<SmallVec<[u32; 8]>> {
     let mut units: SmallVec<[u32; 8]> = smallvec![1; layers];
     for (layer, by) in ask.multiples.iter().copied().chain(unit) {
@@ -591,7 +604,8 @@ pub(crate) fn gcd<T: Copy + Default + PartialEq + Rem<Output = T>>(a: T, b: T) -
     if b == T::default() { a } else { gcd(b, a % b) }
 }
 
-/// The largest number from `low`, for which something holds, to below `high`, for which it does not.
+/// Bisection: the largest number from `low`, for which the condition holds, to below `high`, for which it
+/// does not.
 pub(crate) fn halve<T>(mut low: T, mut high: T, mut holds: impl FnMut(T) -> bool) -> T
 where
     T: Copy + PartialOrd + From<u8> + Add<Output = T> + Sub<Output = T> + Div<Output = T>,
@@ -603,7 +617,7 @@ where
     low
 }
 
-/// Leaves that cannot be taken whole, and domains whose links are too slow.
+/// The leaves that the job wants whole but that are occupied, and the domains whose links are too slow.
 fn barred(view: &View<'_>, ask: &Ask) -> Option<FixedBitSet> {
     let fabric = view.fabric;
     let mut barred = FixedBitSet::with_capacity(fabric.domains().count());
@@ -620,7 +634,7 @@ fn barred(view: &View<'_>, ask: &Ask) -> Option<FixedBitSet> {
     (!barred.is_clear()).then_some(barred)
 }
 
-/// For every place in a list, and for its end, what all numbers before it come to.
+/// Prefix sums: for every index, and for the end, the sum of all numbers before it.
 pub(super) fn added_up<T: Copy + Default + std::ops::AddAssign>(numbers: impl Iterator<Item = T>) -> Vec<T> {
     let sums = numbers.scan(T::default(), |sum, number| {
         *sum += number;

@@ -1,4 +1,4 @@
-//! Candidates and the order among them: every step of the choice as numbers, smaller is better.
+//! Candidates and the order among them: every step of the objective is a number, and smaller is better.
 
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::model::topology::ScoreBefore;
@@ -9,30 +9,31 @@ use super::Problem;
 use super::cost::Cost;
 use super::front::Item;
 
-/// Where a whole job could go.
+/// The node or domain that holds a whole job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Holder {
     /// The job is on one node.
     Node(Pos),
-    /// The members of one domain.
+    /// The job is on members of one domain: nodes of a leaf, or lower domains.
     Domain(DomainId),
 }
 
-/// The steps of the choice for one candidate: compared from left to right, `head` first, then `even`, then `tail`.
+/// The steps of the objective for one candidate, compared from left to right: `head`, then `even`, then
+/// `tail`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     /// Weights, preferences, the layer of the domain, and spans.
     pub(crate) head: Vec<Criterion>,
-    /// For balanced placements: the least share (negated) and the largest, from the top layer down.
+    /// For balanced placements: the least share (negated) and the largest share, from the top layer down.
     pub(crate) even: Vec<Criterion>,
-    /// Waste and what is left in used domains, and the settable score.
+    /// Waste, slots left in used domains, and the settable score.
     pub(crate) tail: Vec<Criterion>,
 }
 
-/// A placement with its place in the order of preference.
+/// A placement with its rank in the order of preference.
 pub(crate) type Ranked = (Rank, Placement);
 
-/// One number of a rank, and what it means.
+/// One number of a rank, and its meaning.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Criterion {
     pub(crate) value: i64,
@@ -59,7 +60,7 @@ impl Ord for Criterion {
     }
 }
 
-/// What a number of a rank measures.
+/// The quantity that a number of a rank measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Means {
     Weight,
@@ -78,12 +79,13 @@ impl Criterion {
     }
 }
 
-/// The rank of putting the job into a domain at the cost of its members.
+/// The rank of a job in a domain, at the cost of the members used.
 pub(crate) fn rank<C: Cost>(problem: &Problem<'_>, holder: DomainId, inside: &Item<C>) -> Rank {
     let domain = problem.fabric.domain(holder);
     let mut fields = inside.cost.fields().to_vec();
     let top = problem.fabric.top();
-    // The holder is one domain in its own layer and in those above. What it leaves is waste, which ranks by itself.
+    // The holder counts as one domain in its own layer and in all layers above. The slots left there are
+    // the waste, which ranks by itself.
     problem.charge(&mut fields, domain.layer(), top, 0);
     let waste: Vec<(Layer, u64)> = layers(domain.layer(), top)
         .map(|layer| (layer, problem.slots(problem.fabric.covering(holder, layer))))
@@ -97,13 +99,13 @@ pub(crate) fn rank<C: Cost>(problem: &Problem<'_>, holder: DomainId, inside: &It
     assemble(problem, Holder::Domain(holder), &fields, &waste)
 }
 
-/// The rank of putting the job on one node.
+/// The rank of a job on one node.
 pub(crate) fn rank_node<C: Cost>(problem: &Problem<'_>, pos: Pos, item: &Item<C>) -> Rank {
     let leaf = problem.fabric.leaf_of(pos).expect("a candidate is in a leaf");
     let mut fields = item.cost.fields().to_vec();
     let own = problem.slots_of_node(pos);
     if !problem.view.slots.are_whole() && problem.ask.mode != Mode::Distributed {
-        // What the node costs as a member is here the waste of the holder.
+        // With one node as the holder, its slots are the waste and must not count a second time.
         fields[problem.layout.tail(0)] = 0;
     }
     problem.charge(&mut fields, Layer::LEAF, problem.fabric.top(), 0);
@@ -166,8 +168,9 @@ fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// Nanoseconds between two nodes of the job. A path inside a domain is no slower than one through what lies above it, so
-/// links that say nothing are as fast as those above; where none says anything they come last. One node has no link.
+/// The latency in nanoseconds between two nodes of the job, from the lowest latency of the holder's link
+/// and the links above. A path inside a domain is no slower than one through the domains above it. Without
+/// any latency the holder ranks last; a job on one node has latency 0.
 fn latency(problem: &Problem<'_>, holder: Holder) -> i64 {
     let is_single = problem.nodes == Some(1) || problem.by_nodes && problem.amount == 1;
     match holder {
@@ -176,13 +179,14 @@ fn latency(problem: &Problem<'_>, holder: Holder) -> i64 {
     }
 }
 
-/// The lowest latency of the links of a domain and of those above it.
+/// The lowest latency among the links of a domain and of the domains above it.
 fn lowest(fabric: &Fabric, id: DomainId) -> Option<u64> {
     let above = std::iter::successors(Some(id), |&id| fabric.domain(id).parent());
     above.filter_map(|id| fabric.domain(id).link().latency).min()
 }
 
-/// Whether two domains of one layer have another latency. Where none do, lower domains have the lower latency.
+/// True if two domains of one layer have unequal latencies. If none do, the lower domain always has the
+/// lower latency.
 pub(super) fn differ_in_latency(fabric: &Fabric) -> bool {
     let layers = (Layer::LEAF.0..=fabric.top().0).map(Layer);
     layers.into_iter().any(|layer| {
@@ -192,7 +196,7 @@ pub(super) fn differ_in_latency(fabric: &Fabric) -> bool {
     })
 }
 
-/// The first step at which a rank is worse than the winner's, in words.
+/// The first step at which a rank differs from the winner's, as a reason.
 pub(crate) fn difference(rank: &Rank, winner: &Rank) -> LostWhy {
     let steps = |rank: &Rank| -> Vec<Criterion> {
         rank.head.iter().chain(&rank.even).chain(&rank.tail).copied().collect()

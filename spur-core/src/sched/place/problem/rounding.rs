@@ -1,8 +1,9 @@
-//! Slots of domains as they count for waste, where multiples, or domains that may not be used, leave some of them out.
+//! The slots of domains that count for waste, where multiples or barred domains leave some slots out.
 //!
-//! What a job counts is what is rounded. Tasks are slots, and so are whole nodes. Where a job counts nodes that it shares, the
-//! number of nodes of a domain is rounded down, and those that are over are the ones with the most slots, which a best fit
-//! would leave over as well: on nodes that all have the same slots that is so many times what it is for whole nodes.
+//! The job's unit is rounded: tasks and whole nodes are slots themselves. Where a job counts nodes that it
+//! shares, the number of nodes of a domain is rounded down. The surplus nodes are those with the most
+//! slots, which best fit would leave free as well. On nodes with equal slots the result is that of whole
+//! nodes times the slots of a node.
 
 use std::cell::OnceCell;
 
@@ -11,29 +12,29 @@ use crate::sched::place::slots::bottom_up;
 
 use super::{Problem, gcd, positions};
 
-/// Slots after rounding, by domain.
+/// The slots of each domain after rounding.
 #[derive(Debug, Clone)]
 pub(super) enum Rounded {
-    /// Nothing is rounded: slots are as they are counted.
+    /// Nothing is rounded: the plain sums hold.
     Not,
     /// The rounded slots of all domains.
     Known(Vec<u64>),
-    /// The rounded slots of nodes that are shared, found out where they are asked for.
+    /// The rounded slots where nodes are shared, computed on demand.
     Shared(Shared),
 }
 
-/// What is left of the shares of every domain once its number of nodes is rounded down.
+/// The slots of every domain once its number of nodes is rounded down, computed on demand.
 #[derive(Debug, Clone)]
 pub(super) struct Shared {
     known: Vec<OnceCell<u64>>,
-    /// By layer: what its domains hold a multiple of.
+    /// The multiple of each layer that the number of nodes of its domains is rounded down to.
     multiples: Vec<u32>,
-    /// The most slots of a node, if that is soon told.
+    /// The most slots of a node; `None` inside where some node has [`u16::MAX`] or more.
     peak: OnceCell<Option<u16>>,
 }
 
 impl Problem<'_> {
-    /// The slots of every domain as they count.
+    /// Computes the slots of every domain after rounding.
     pub(super) fn round(&self) -> Rounded {
         let mut multiples = vec![1_u64; self.layout.layers];
         for &(layer, by) in &self.ask.multiples {
@@ -42,7 +43,7 @@ impl Problem<'_> {
         }
         if self.counts_shares() && !self.ask.multiples.is_empty() {
             let known = vec![OnceCell::new(); self.fabric.domain_count()];
-            // No domain has as many nodes as that.
+            // No domain has more nodes than [`u32::MAX`].
             let multiples = multiples.into_iter().map(|by| u32::try_from(by).unwrap_or(u32::MAX)).collect();
             return Rounded::Shared(Shared { known, multiples, peak: OnceCell::new() });
         }
@@ -62,17 +63,17 @@ impl Problem<'_> {
         }))
     }
 
-    /// Whether nodes are counted of which the job takes a share each.
+    /// True if the job counts nodes and takes only a share of each.
     fn counts_shares(&self) -> bool {
         self.ask.tasks.is_none() && !self.view.slots.are_whole()
     }
 }
 
-/// What so many of the nodes with the most slots have.
+/// The sum of slots over the `count` nodes with the most slots.
 fn most(slots: &[u16], count: u32) -> u64 {
     let (mut left, mut sum, mut below) = (count, 0, u16::MAX);
     while left > 0 {
-        // What is not below goes round, to less than what is.
+        // A value that is not below `below` wraps round to less than every value that is.
         let next = slots.iter().fold(0, |most, has| has.wrapping_sub(below).max(most)).wrapping_add(below);
         if next >= below {
             break;
@@ -84,7 +85,7 @@ fn most(slots: &[u16], count: u32) -> u64 {
 }
 
 impl Rounded {
-    /// Slots of a domain.
+    /// Number of slots of a domain after rounding.
     pub(super) fn of(&self, problem: &Problem<'_>, id: DomainId) -> u64 {
         match self {
             Rounded::Not => problem.view.slots.of(id),
@@ -93,7 +94,7 @@ impl Rounded {
         }
     }
 
-    /// A domain has no fewer slots than that, which is sooner told.
+    /// A lower bound on the rounded slots of a domain, which is faster to compute.
     pub(super) fn no_fewer(&self, problem: &Problem<'_>, id: DomainId) -> u64 {
         match self {
             Rounded::Shared(shared) => shared.no_fewer(problem, id),
@@ -101,7 +102,7 @@ impl Rounded {
         }
     }
 
-    /// Keeps those of some domains that have the fewest slots.
+    /// Keeps only the domains with the fewest slots.
     pub(super) fn keep_fewest(&self, problem: &Problem<'_>, domains: &mut Vec<DomainId>) {
         let Rounded::Shared(shared) = self else {
             return keep_least(domains, |id| self.of(problem, id));
@@ -122,7 +123,7 @@ impl Rounded {
     }
 }
 
-/// Keeps those of some domains of which a number is least.
+/// Keeps only the domains with the smallest `number`.
 pub(crate) fn keep_least<T: Ord>(domains: &mut Vec<DomainId>, number: impl Fn(DomainId) -> T) {
     let least = domains.iter().map(|&id| number(id)).min();
     domains.retain(|&id| Some(number(id)) == least);
@@ -149,7 +150,8 @@ impl Shared {
         }
     }
 
-    /// A domain has no fewer slots than that, which is sooner told: as if each node that is over had as many as any.
+    /// A lower bound on the rounded slots of a domain: every surplus node counts as if it had the most
+    /// slots of any node.
     fn no_fewer(&self, problem: &Problem<'_>, id: DomainId) -> u64 {
         let domain = problem.fabric.domain(id);
         let slots = problem.view.slots;
@@ -165,22 +167,22 @@ impl Shared {
         }
     }
 
-    /// Whether nodes of a domain can be over.
+    /// True if rounding can leave nodes of a domain out.
     fn rounds(&self, domain: &Domain) -> bool {
         self.covered(domain).iter().any(|&by| by > 1)
     }
 
-    /// How many of some nodes of a domain are over.
+    /// Number of surplus nodes among `nodes` nodes of a domain.
     fn over(&self, domain: &Domain, nodes: u32) -> u32 {
         nodes - self.covered(domain).iter().fold(nodes, |nodes, &by| nodes - nodes % by)
     }
 
-    /// What a domain holds a multiple of, for each layer that it counts for.
+    /// The multiples of the layers that a domain counts for.
     fn covered(&self, domain: &Domain) -> &[u32] {
         &self.multiples[domain.layer().index()..=domain.cover().index()]
     }
 
-    /// The slots of the nodes of a domain that are left, in no order.
+    /// The slots of the nodes that rounding leaves in a domain, unordered.
     fn left(&self, problem: &Problem<'_>, id: DomainId) -> Vec<u32> {
         let domain = problem.fabric.domain(id);
         let mut nodes: Vec<u32> = match domain.children() {

@@ -9,13 +9,14 @@ use super::{Problem, positions};
 const ONE: u64 = 1_000_000;
 
 impl Problem<'_> {
-    /// Whether a score decides before that step.
+    /// True if a score is asked for and decides before that step.
     pub(crate) fn is_scored(&self, before: ScoreBefore) -> bool {
         let wanted = &self.ask.score;
         wanted.any() && wanted.before == before
     }
 
-    /// The score of putting the job into a domain as a step of the choice, where it decides before that step: less is better.
+    /// The score of a domain as a number of the rank (negated, so less is better); 0 if it does not decide
+    /// before that step.
     pub(crate) fn score(&self, before: ScoreBefore, domain: DomainId) -> i64 {
         if self.is_scored(before) { score(self, domain).saturating_neg() } else { 0 }
     }
@@ -26,9 +27,9 @@ impl Problem<'_> {
     }
 }
 
-/// The score of putting the job into a domain; more is better.
+/// The score of a domain for the job, in millionths; more is better.
 ///
-/// - *resource availability*: the share of the domain's nodes that could take part in the job now;
+/// - *resource availability*: the share of the domain's nodes that have a free slot for the job;
 /// - *topology alignment*: the share of the domain's slots that the job fills;
 /// - *domain utilisation*: the share of the domain's nodes that run something already;
 /// - *past performance*: the mean of what the caller says about its nodes.

@@ -1,4 +1,4 @@
-//! What every position could take for one kind of job at one moment, counted per domain.
+//! The slots of every position for one kind of job at one moment, summed per domain.
 
 mod takes;
 mod tasks;
@@ -18,21 +18,22 @@ pub(super) use weights::count_both;
 
 use tasks::Tasks;
 
-/// Slots of every position and, kept in step with them, of every domain.
+/// The slots of every position and, updated with them, the sums of every domain.
 ///
-/// A slot is one task that fits what is free on the node, or, for jobs that take whole nodes, the node itself. Sums
-/// per domain are plain: the rounding of multiples is the solver's affair.
+/// A slot is one task that fits what is free on the node, or, for jobs that take whole nodes, the node
+/// itself. The sums are not rounded; the solvers apply multiples.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Slots {
     open: FixedBitSet,
     tasks: Option<Tasks>,
-    /// By domain; none where slots are whole nodes, which are counted already.
+    /// The slots of each domain, by its number; empty where slots are whole nodes, because `nodes` has the
+    /// same counts.
     sums: Vec<u64>,
     nodes: Vec<u32>,
 }
 
 impl Slots {
-    /// One slot on each position of the set: what a job of whole nodes sees.
+    /// One slot on each position of the set, for a job that takes whole nodes.
     #[must_use]
     pub fn whole(fabric: &Fabric, mut open: FixedBitSet) -> Self {
         open.grow(fabric.len());
@@ -45,13 +46,14 @@ impl Slots {
         Self { open, tasks: None, sums: Vec::new(), nodes }
     }
 
-    /// Tasks per position, 0 where none fits; `tasks` has one number for each position of the fabric.
+    /// The slots of a job with tasks: one number of tasks for each position of the fabric, 0 where none
+    /// fits.
     #[must_use]
     pub fn tasks(fabric: &Fabric, tasks: Vec<u32>) -> Self {
         Self::with_tasks(fabric, open(&tasks), Tasks::new(&tasks))
     }
 
-    /// Slots where every position takes so many tasks, none of them [`u16::MAX`] or more.
+    /// The slots of a job with tasks, one number for each position, every number below [`u16::MAX`].
     #[must_use]
     pub fn few_tasks(fabric: &Fabric, tasks: Vec<u16>) -> Self {
         Self::with_tasks(fabric, open(&tasks), Tasks::few(tasks))
@@ -69,7 +71,7 @@ impl Slots {
         slots
     }
 
-    /// No slots anywhere, of whole nodes or of tasks.
+    /// No slots at any position, counted in whole nodes or in tasks.
     #[must_use]
     pub fn none(fabric: &Fabric, whole: bool) -> Self {
         let domains = fabric.domains().size_hint().0;
@@ -81,8 +83,8 @@ impl Slots {
         }
     }
 
-    /// Forgets what it knew of the fabric and has these slots instead. A position comes at most once; those without slots
-    /// are passed over.
+    /// Replaces all slots by the given ones. A position may come once at most; positions with 0 slots are
+    /// ignored.
     pub fn refill(&mut self, fabric: &Fabric, slots: impl Iterator<Item = (Pos, u32)>) {
         self.clear();
         for (pos, slots) in slots {
@@ -91,7 +93,7 @@ impl Slots {
         self.sum_up(fabric);
     }
 
-    /// Has no slots any more.
+    /// Removes all slots.
     pub fn clear(&mut self) {
         if let Some(tasks) = &mut self.tasks {
             tasks.clear(self.open.as_slice());
@@ -101,8 +103,9 @@ impl Slots {
         self.nodes.fill(0);
     }
 
-    /// Gives a position that many slots if it has fewer, and says how many it had then. What is above leaves does not know
-    /// of it before [`Slots::sum_up`]. For whole nodes any number above 0 is 1.
+    /// Raises a position to `slots` and returns its number before, or `None` if it has as many already. The
+    /// sums above leaves are stale until [`Slots::sum_up`] is called. For whole nodes any number above 0 is
+    /// 1.
     #[inline]
     pub fn raise(&mut self, fabric: &Fabric, pos: Pos, slots: u32) -> Option<u32> {
         let leaf = fabric.leaf_of(pos);
@@ -126,9 +129,9 @@ impl Slots {
         Some(had)
     }
 
-    /// Gives positions that many slots where they have fewer, and writes down those that had none; not even their leaves know
-    /// of them before [`Slots::tell_leaves`]. The numbers are below [`u16::MAX`]; what is no position of the fabric is passed
-    /// over.
+    /// Raises each position to its number of slots, and appends the positions that had none to `begun`. The
+    /// sums of all domains are stale until [`Slots::tell_leaves`] is called. The numbers are below
+    /// [`u16::MAX`]. Positions outside the fabric are ignored.
     #[inline]
     pub fn raise_all(&mut self, slots: impl ExactSizeIterator<Item = (Pos, u16)>, begun: &mut Vec<Pos>) {
         match &mut self.tasks {
@@ -142,7 +145,7 @@ impl Slots {
         }
     }
 
-    /// Tells the leaves of positions that had no slots before they were raised all at once what these have now.
+    /// Adds positions that [`Slots::raise_all`] has appended to `begun` to the counts of their leaves.
     pub fn tell_leaves(&mut self, fabric: &Fabric, begun: &[Pos]) {
         let leaves = fabric.leaves_by_position();
         let (open, nodes) = (self.open.as_mut_slice(), self.nodes.as_mut_slice());
@@ -165,8 +168,8 @@ impl Slots {
         }
     }
 
-    /// Gives a position that many slots and says how many it had. What is above leaves does not know of it before
-    /// [`Slots::sum_up`]. For whole nodes any number above 0 is 1.
+    /// Sets the slots of a position and returns its number before. The sums above leaves are stale until
+    /// [`Slots::sum_up`] is called. For whole nodes any number above 0 is 1.
     #[inline]
     pub fn put(&mut self, fabric: &Fabric, pos: Pos, slots: u32) -> u32 {
         let leaf = fabric.leaf_of(pos);
@@ -191,8 +194,8 @@ impl Slots {
         before
     }
 
-    /// Gives positions other slots, one after another. What is above leaves does not know of it before [`Slots::sum_up`]. For
-    /// whole nodes any number above 0 is 1.
+    /// Sets the slots of several positions, in order. The sums above leaves are stale until
+    /// [`Slots::sum_up`] is called. For whole nodes any number above 0 is 1.
     pub fn put_all(&mut self, fabric: &Fabric, changes: &[(Pos, u32)]) {
         let known = changes.iter().position(|(_, slots)| few(*slots).is_none()).unwrap_or(changes.len());
         let known = if self.put_few(fabric, &changes[..known]) { known } else { 0 };
@@ -201,7 +204,8 @@ impl Slots {
         }
     }
 
-    /// The same for numbers that are not kept apart; says whether it is done, as it is not where others are.
+    /// Does the work of [`Slots::put_all`] for numbers below [`u16::MAX`]. Returns false, with nothing
+    /// changed, where slots are whole nodes or some position has a larger number.
     fn put_few(&mut self, fabric: &Fabric, changes: &[(Pos, u32)]) -> bool {
         let Some(tasks) = self.tasks.as_mut().and_then(Tasks::few_mut) else { return false };
         let (leaves, open) = (fabric.leaves_by_position(), self.open.as_mut_slice());
@@ -225,7 +229,7 @@ impl Slots {
         true
     }
 
-    /// Works out what is above the leaves from what they have.
+    /// Recomputes the sums of all domains above the leaves.
     pub fn sum_up(&mut self, fabric: &Fabric) {
         for (id, domain, row) in fabric.inner() {
             let nodes = &mut self.nodes;
@@ -243,8 +247,8 @@ impl Slots {
         }
     }
 
-    /// Changes the slots of one position, in time proportional to the depth of the fabric. For whole nodes any
-    /// number above 0 is 1.
+    /// Sets the slots of one position and updates all sums, in time proportional to the depth of the
+    /// fabric. For whole nodes any number above 0 is 1.
     pub fn set(&mut self, fabric: &Fabric, pos: Pos, slots: u32) {
         let before = self.put(fabric, pos, slots);
         let after = self.at(pos);
@@ -257,19 +261,19 @@ impl Slots {
         }
     }
 
-    /// Whether slots are whole nodes.
+    /// True if slots are whole nodes.
     #[must_use]
     pub fn are_whole(&self) -> bool {
         self.tasks.is_none()
     }
 
-    /// The positions that have a slot.
+    /// The positions that have at least one slot.
     #[must_use]
     pub fn open(&self) -> &FixedBitSet {
         &self.open
     }
 
-    /// Slots of a position.
+    /// Number of slots of a position.
     #[must_use]
     pub fn at(&self, pos: Pos) -> u32 {
         match &self.tasks {
@@ -278,30 +282,31 @@ impl Slots {
         }
     }
 
-    /// Slots of all positions, where they are tasks and no position has very many.
+    /// The tasks of all positions; `None` where slots are whole nodes or some position has [`u16::MAX`]
+    /// tasks or more.
     pub(super) fn small_tasks(&self) -> Option<&[u16]> {
         self.tasks.as_ref()?.small()
     }
 
-    /// The open positions as whole nodes.
+    /// The same open positions as whole nodes, with one slot each.
     pub(super) fn as_whole(&self) -> Self {
         Self { open: self.open.clone(), tasks: None, sums: Vec::new(), nodes: self.nodes.clone() }
     }
 
-    /// Slots of a domain.
+    /// Number of slots of a domain.
     #[must_use]
     pub fn of(&self, domain: DomainId) -> u64 {
         let sum = self.sums.get(domain.index()).copied();
         sum.unwrap_or_else(|| u64::from(self.nodes[domain.index()]))
     }
 
-    /// Positions of a domain that have a slot.
+    /// Number of positions of a domain that have a slot.
     #[must_use]
     pub fn nodes_of(&self, domain: DomainId) -> u32 {
         self.nodes[domain.index()]
     }
 
-    /// The positions of a range that have a slot, found a block at a time.
+    /// The positions of a range that have a slot, in fabric order.
     pub(super) fn open_in(&self, range: Range<usize>) -> impl Iterator<Item = Pos> + Clone {
         let blocks = self.open.as_slice().iter().enumerate();
         let blocks = blocks.take(range.end.div_ceil(BLOCK)).skip(range.start / BLOCK);
@@ -317,23 +322,23 @@ impl Slots {
         })
     }
 
-    /// Positions of every domain that have a slot, by its number.
+    /// Number of positions with a slot for every domain, by the domain's number.
     pub(super) fn nodes_by_number(&self) -> &[u32] {
         &self.nodes
     }
 
-    /// Slots of every domain, by its number, where they are tasks.
+    /// Number of tasks for every domain, by the domain's number; `None` where slots are whole nodes.
     pub(super) fn sums_by_number(&self) -> Option<&[u64]> {
         self.tasks.as_ref().map(|_| self.sums.as_slice())
     }
 
-    /// Positions that have a slot, in the whole fabric and outside it.
+    /// Number of positions that have a slot, including positions outside every domain.
     #[must_use]
     pub fn nodes(&self) -> usize {
         self.open.count_ones(..)
     }
 
-    /// All slots there are.
+    /// Number of slots of all positions.
     #[must_use]
     pub fn total(&self) -> u64 {
         match &self.tasks {
@@ -342,34 +347,34 @@ impl Slots {
         }
     }
 
-    /// How many positions have a slot, and all slots there are.
+    /// The number of positions that have a slot, and the number of slots of all positions.
     #[must_use]
     pub fn all(&self) -> (u32, u64) {
         (u32::try_from(self.nodes()).expect("positions are u32"), self.total())
     }
 
-    /// Positions with a slot and their slots, in fabric order.
+    /// The positions with a slot, each with its slots, in fabric order.
     pub fn iter(&self) -> impl Iterator<Item = (Pos, u32)> {
         self.open.ones().map(position).map(|pos| (pos, self.at(pos)))
     }
 }
 
-/// Positions from a range of indices.
+/// The positions of a range of indices.
 pub(super) fn positions(range: std::ops::Range<usize>) -> impl DoubleEndedIterator<Item = Pos> + Clone {
     range.map(position)
 }
 
-/// The position of an index.
+/// The position with an index.
 pub(super) fn position(index: usize) -> Pos {
     Pos(u32::try_from(index).expect("positions are u32"))
 }
 
-/// A number of slots that is not kept apart for being so large.
+/// `slots` as 16 bits; `None` if the number is [`u16::MAX`] or more.
 fn few(slots: u32) -> Option<u16> {
     u16::try_from(slots).ok().filter(|few| *few < u16::MAX)
 }
 
-/// Positions of a block of a set.
+/// Number of positions in one block of a bit set.
 const BLOCK: usize = usize::BITS as usize;
 
 /// The positions whose number is not 0.
@@ -381,18 +386,19 @@ pub(crate) fn open<T: Copy + Default + PartialEq>(slots: &[T]) -> FixedBitSet {
     FixedBitSet::with_capacity_and_blocks(slots.len(), blocks)
 }
 
-/// A bit for each number, the first the lowest, set where it is not 0. The product has byte `i`, which is 0 or 1, as its bit
-/// `56 + i`, so that nothing is done eight times.
+/// One bit for each of eight numbers, the first the lowest, set where the number is not 0. The
+/// multiplication moves byte `i`, which is 0 or 1, to bit `56 + i`, so that all eight are gathered in one
+/// step.
 #[inline]
 fn bits<T: Copy + Default + PartialEq>(eight: &[T; 8]) -> usize {
     let bytes = u64::from_le_bytes(eight.map(|count| u8::from(count != T::default())));
     usize::from((bytes.wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8)
 }
 
-/// Open positions that are quicker counted one by one than range by range.
+/// Up to this number of open positions, counting one by one is faster than counting by range.
 const FEW: usize = 512;
 
-/// How many open positions every domain has, counted from each on its way up.
+/// Number of open positions of every domain, by walking up from each open position.
 fn count_few(fabric: &Fabric, open: &FixedBitSet) -> Vec<u32> {
     let mut counts = vec![0; fabric.domains().size_hint().0];
     for index in open.ones() {
@@ -403,7 +409,8 @@ fn count_few(fabric: &Fabric, open: &FixedBitSet) -> Vec<u32> {
     counts
 }
 
-/// A number for every domain, from the leaves up: `number` is told what the children of a domain have in sum, nothing of a leaf.
+/// Computes a number for every domain, from the leaves up. `number` gets the sum over the children of a
+/// domain, or `None` for a leaf.
 pub(super) fn bottom_up<T: Copy + Into<u64>>(
     fabric: &Fabric,
     mut number: impl FnMut(DomainId, &Domain, Option<u64>) -> T,
@@ -416,33 +423,35 @@ pub(super) fn bottom_up<T: Copy + Into<u64>>(
     numbers
 }
 
-/// A sum as the number of a domain: the largest there is if it is too large for one.
+/// A sum as the number of a domain, at most [`u32::MAX`].
 pub(super) fn narrow(sum: u64) -> u32 {
     u32::try_from(sum).unwrap_or(u32::MAX)
 }
 
-/// All that a placement looks at besides what is asked: a fabric, the slots of one moment, and facts about nodes.
+/// The state that a placement looks at besides its ask: a fabric, the slots at one moment, and facts about
+/// nodes.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     /// The domains over the nodes.
     pub fabric: &'a Fabric,
-    /// What each position could take.
+    /// The slots of each position at the moment of the question.
     pub slots: &'a Slots,
-    /// The same for an idle cluster with every node up: the nodes that partition, constraint and exclusion admit. The
-    /// block rule, which goes by configured size, looks at this.
+    /// The slots on an idle cluster with every node up, on the nodes that partition, constraint and
+    /// exclusion admit. The block rule, which goes by configured size, uses these.
     pub idle: &'a Slots,
-    /// Positions where any job runs, however little it uses; only jobs that want whole leaves and scores look at it.
+    /// The positions on which any job runs, however little it uses. Only jobs that want whole leaves, and
+    /// scores, use this.
     pub occupied: Option<&'a FixedBitSet>,
-    /// Weight of each position; lighter ones are taken first. None: all are equal.
+    /// The weight of each position; lighter nodes are taken first. `None` if all weights are equal.
     pub weights: Option<&'a Weights>,
-    /// How well jobs ended at each position, in millionths; None: equally well everywhere.
+    /// The past performance of each position, in millionths; `None` if all positions count as 1.
     pub performance: Option<&'a [u32]>,
-    /// Steps that this question shares with others. None: it may take all that its ask allows.
+    /// The steps that this question shares with others; `None` if only the budget of its ask bounds it.
     pub budget: Option<&'a SharedBudget>,
 }
 
 impl<'a> View<'a> {
-    /// A view of slots alone.
+    /// A view with nothing but slots.
     #[must_use]
     pub fn new(fabric: &'a Fabric, slots: &'a Slots, idle: &'a Slots) -> Self {
         Self { fabric, slots, idle, occupied: None, weights: None, performance: None, budget: None }

@@ -1,14 +1,14 @@
-//! Tasks of every position, two bytes each, so that many are looked at in one step.
+//! The number of tasks of every position, in two bytes each, so that one instruction handles many.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::model::fabric::Pos;
 
-/// What is written down for a position that takes at least that many, which are kept apart.
+/// The entry in `small` for a position with at least this many tasks, whose number is in `large`.
 const LARGE: u16 = u16::MAX;
 
-/// Tasks of every position.
+/// The number of tasks of every position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tasks {
     small: Vec<u16>,
@@ -16,12 +16,12 @@ pub(super) struct Tasks {
 }
 
 impl Tasks {
-    /// No tasks at so many positions.
+    /// No tasks at any of `positions` positions.
     pub(super) fn none(positions: usize) -> Self {
         Self { small: vec![0; positions], large: BTreeMap::new() }
     }
 
-    /// Tasks of every position, from one number for each.
+    /// The tasks of every position, from one number for each.
     pub(super) fn new(by_position: &[u32]) -> Self {
         let cut = |count: &u32| u16::try_from(*count).unwrap_or(LARGE);
         let small: Vec<u16> = by_position.iter().map(cut).collect();
@@ -33,23 +33,24 @@ impl Tasks {
         Self { small, large }
     }
 
-    /// Tasks of every position, all of which are below [`LARGE`].
+    /// The tasks of every position, all numbers below [`LARGE`].
     pub(super) fn few(by_position: Vec<u16>) -> Self {
         debug_assert!(!by_position.contains(&LARGE), "none has very many");
         Self { small: by_position, large: BTreeMap::new() }
     }
 
-    /// Tasks of all positions; [`LARGE`] of those that take at least that many.
+    /// The tasks of all positions, with [`LARGE`] for each position that takes at least that many.
     pub(super) fn cut(&self) -> &[u16] {
         &self.small
     }
 
-    /// Tasks of all positions, to be given others below [`LARGE`]; `None` where some has more than that already.
+    /// The tasks of all positions, for changes to numbers below [`LARGE`]; `None` if some position has
+    /// [`LARGE`] or more.
     pub(super) fn few_mut(&mut self) -> Option<&mut [u16]> {
         self.large.is_empty().then_some(self.small.as_mut_slice())
     }
 
-    /// Tasks of a position.
+    /// Number of tasks of a position.
     #[inline]
     pub(super) fn at(&self, index: usize) -> u32 {
         match self.small[index] {
@@ -58,12 +59,12 @@ impl Tasks {
         }
     }
 
-    /// Gives a position another number of tasks.
+    /// Sets the number of tasks of a position.
     #[inline]
     pub(super) fn set(&mut self, index: usize, count: u32) {
         let known = &mut self.small[index];
         match u16::try_from(count) {
-            // By far the most.
+            // The common case.
             Ok(small) if small < LARGE && *known < LARGE => *known = small,
             _ => self.set_many(index, count),
         }
@@ -80,7 +81,8 @@ impl Tasks {
         }
     }
 
-    /// Gives a position that many tasks if it has fewer, and says how many it had then.
+    /// Raises a position to `count` tasks and returns its number before, or `None` if it has as many
+    /// already.
     #[inline]
     pub(super) fn raise(&mut self, index: usize, count: u32) -> Option<u32> {
         let had = self.at(index);
@@ -90,8 +92,8 @@ impl Tasks {
         })
     }
 
-    /// Gives positions that many tasks where they have fewer, and writes down those that had none; what is no position is
-    /// passed over. The numbers are below [`LARGE`].
+    /// Raises each position to its number of tasks, and appends the positions that had none to `begun`.
+    /// Positions outside the fabric are ignored. The numbers are below [`LARGE`].
     #[inline]
     pub(super) fn raise_all(
         &mut self,
@@ -110,7 +112,7 @@ impl Tasks {
         begun.truncate(first + count);
     }
 
-    /// Takes all tasks away; `open` has a bit for every position, set where there are any.
+    /// Removes all tasks; `open` has a bit for every position, set where the position has tasks.
     pub(super) fn clear(&mut self, open: &[usize]) {
         const BLOCK: usize = usize::BITS as usize;
         let (blocks, rest) = self.small.as_chunks_mut::<BLOCK>();
@@ -123,11 +125,11 @@ impl Tasks {
         self.large.clear();
     }
 
-    /// How many positions of a range have tasks, and how many tasks there are.
+    /// The number of positions of a range that have tasks, and their number of tasks.
     pub(super) fn count(&self, range: Range<usize>) -> (u32, u64) {
         let small = &self.small[range.clone()];
         if self.large.is_empty() && small.len() <= usize::from(u16::MAX) {
-            // Both at once, and the sum has 32 bits.
+            // One pass for both numbers; at most 65,535 numbers of 16 bits add up to less than 2³².
             let add = |(open, sum): (u32, u32), &count: &u16| {
                 (open + u32::from(count != 0), sum + u32::from(count))
             };
@@ -137,11 +139,11 @@ impl Tasks {
         (small.iter().map(|&count| u32::from(count != 0)).sum(), self.sum(range))
     }
 
-    /// Tasks of all positions of a range.
+    /// Number of tasks of a range of positions.
     pub(super) fn sum(&self, range: Range<usize>) -> u64 {
         let large: u64 =
             self.large.range(range.clone()).map(|(_, &count)| u64::from(count - u32::from(LARGE))).sum();
-        // So few that their sum has 32 bits, which is quicker.
+        // Parts are so short that their sums fit 32 bits, which are faster to add up.
         let parts = self.small[range].chunks(usize::from(u16::MAX));
         large
             + parts
@@ -149,7 +151,7 @@ impl Tasks {
                 .sum::<u64>()
     }
 
-    /// Tasks of all positions, where none has so many that they are kept apart.
+    /// The tasks of all positions; `None` if some position has [`LARGE`] or more.
     pub(super) fn small(&self) -> Option<&[u16]> {
         self.large.is_empty().then_some(&self.small)
     }

@@ -1,4 +1,4 @@
-//! What nodes weigh: lighter ones are taken first.
+//! The weights of nodes: lighter nodes are taken first.
 
 use std::ops::Range;
 
@@ -6,23 +6,23 @@ use fixedbitset::FixedBitSet;
 
 use crate::model::fabric::Pos;
 
-/// Weights of which the nodes are known as sets; of more, those of the lightest are.
+/// Number of weights, the lightest first, whose nodes are kept as a set.
 const SETS: usize = 32;
 
 /// The weight of every position of a fabric.
 #[derive(Debug, Clone)]
 pub struct Weights {
     by_position: Vec<u32>,
-    /// Which of the weights each position has; the last number stands for all beyond it.
+    /// The index of each position's weight in `known`; [`u16::MAX`] stands for all higher indices.
     classes: Vec<u16>,
-    /// All weights there are, the lightest first.
+    /// All weights that occur, the lightest first.
     known: Vec<u32>,
-    /// The positions of each of the first few.
+    /// The positions of each of the first [`SETS`] weights.
     sets: Vec<FixedBitSet>,
 }
 
 impl Weights {
-    /// The weights of nodes, from one for each position.
+    /// The weights of all positions, from one number for each.
     #[must_use]
     pub fn new(by_position: Vec<u32>) -> Self {
         let mut known = by_position.clone();
@@ -40,7 +40,7 @@ impl Weights {
         Self { by_position, classes, known, sets }
     }
 
-    /// Whether all positions weigh the same.
+    /// True if all positions have the same weight.
     #[must_use]
     pub fn are_equal(&self) -> bool {
         self.known.len() < 2
@@ -52,24 +52,25 @@ impl Weights {
         self.by_position[pos.index()]
     }
 
-    /// A number for a weight, and for every position that of its own; None where there are too many of them.
+    /// The class of every position and the class of `weight`. `None` if no position has the weight, or
+    /// there are too many weights.
     pub(super) fn class_of(&self, weight: u32) -> Option<(&[u16], u16)> {
         let class = u16::try_from(self.known.binary_search(&weight).ok()?).ok()?;
         (class < u16::MAX).then_some((&self.classes, class))
     }
 
-    /// All weights there are, the lightest first.
+    /// All weights that occur, the lightest first.
     #[must_use]
     pub fn known(&self) -> &[u32] {
         &self.known
     }
 
-    /// The positions of a weight, where they are known as a set.
+    /// The positions of a weight; `None` unless the weight is among the first [`SETS`].
     pub(crate) fn set_of(&self, weight: u32) -> Option<&FixedBitSet> {
         self.sets.get(self.known.binary_search(&weight).ok()?)
     }
 
-    /// The weights that some positions have, the heaviest first.
+    /// The weights that occur among the open positions, the heaviest first.
     pub(crate) fn among(&self, open: &FixedBitSet) -> Vec<u32> {
         let mut found: Vec<u32> = self
             .known
@@ -89,12 +90,12 @@ impl Weights {
     }
 }
 
-/// Whether two sets have a member in common.
+/// True if two sets have a member in common.
 fn meet(one: &FixedBitSet, other: &FixedBitSet) -> bool {
     one.as_slice().iter().zip(other.as_slice()).any(|(a, b)| a & b != 0)
 }
 
-/// How many members of a range two sets have in common.
+/// Number of members of a range that are in both sets.
 pub(crate) fn count_both(one: &FixedBitSet, other: &FixedBitSet, range: Range<usize>) -> u32 {
     const BITS: usize = usize::BITS as usize;
     let (one, other) = (one.as_slice(), other.as_slice());

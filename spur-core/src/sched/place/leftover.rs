@@ -1,8 +1,9 @@
-//! The last part of step 4 of the choice, at layer `node`: of nodes with equally many slots the job gets those on which it
-//! leaves the least of the scarcest resource that it asks for.
+//! The last part of step 4 of the objective, at layer `node`: among nodes with equally many slots, the job
+//! gets those on which it leaves the least of the scarcest resource that it asks for.
 //!
-//! A slot count cannot tell a node with 4 free GPUs from one with 7 where the job asks for 4 on each. Solvers count slots;
-//! what they found is improved here by exchanging nodes, without changing any number that they compared.
+//! Slot counts do not distinguish a node with 4 free GPUs from one with 7 for a job that wants 4 on each.
+//! Solvers count slots; this module then exchanges nodes without changing any number that the solvers
+//! compared.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +14,9 @@ use super::ask::{Ask, Mode, Strategy};
 use super::problem::{Means, Meter, Problem, Rank};
 use super::slots::View;
 
-/// Exchanges nodes of a placement for others with equally many slots, of which `free` says that less is free. A job on one
-/// node goes to any leaf, where what is left in the node comes before what is left above; of a larger job every leaf keeps
-/// its share.
+/// Exchanges nodes of a placement for nodes with equally many slots that have less free, by `free`. A job on
+/// one node may move to any leaf, because the node's leftover decides before slots above. A larger job keeps
+/// the share of every leaf.
 #[must_use]
 pub fn least_left(view: &View<'_>, ask: &Ask, placement: Placement, free: &dyn Fn(Pos) -> u64) -> Placement {
     let is_bound = ask.contiguous
@@ -28,7 +29,7 @@ pub fn least_left(view: &View<'_>, ask: &Ask, placement: Placement, free: &dyn F
     }
     let nodes = ask.nodes.map(|_| u32::try_from(placement.shares.len()).unwrap_or(u32::MAX));
     let is_flat = ask.strategy == Strategy::Flat || view.fabric.roots().is_empty();
-    // Without a problem nothing here knows what a leaf may give.
+    // Without a problem the caps of leaves are unknown here.
     if is_flat && ask.caps_leaves() {
         return placement;
     }
@@ -50,17 +51,17 @@ pub fn least_left(view: &View<'_>, ask: &Ask, placement: Placement, free: &dyn F
     }
 }
 
-/// A placement with other nodes of equally many slots.
+/// The placement with its shares on other nodes.
 fn moved(view: &View<'_>, placement: Placement, shares: Vec<(Pos, u32)>) -> Placement {
     let positions: Vec<Pos> = shares.iter().map(|&(pos, _)| pos).collect();
     let common = view.fabric.deepest_common(&positions);
     let slots_of = |domain: Option<DomainId>| domain.map_or(0, |id| view.slots.of(id));
-    // A single node's waste is that of its leaf.
+    // The waste of a single node is counted in its leaf here.
     let waste = (placement.waste + slots_of(common)).saturating_sub(slots_of(placement.common));
     Placement { spans: view.fabric.spans(&positions), common, waste, shares, ..placement }
 }
 
-/// Nodes that are alike for the solvers: their leaf, slots, weight, and what of the job is on them.
+/// The key of nodes that the solvers cannot distinguish.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Alike {
     leaf: Option<DomainId>,
@@ -70,7 +71,7 @@ struct Alike {
 
 struct Exchange<'a, 'v> {
     view: &'a View<'v>,
-    /// `None` where the fabric does not matter.
+    /// The question; `None` where the job ignores the fabric.
     problem: Option<Problem<'a>>,
     free: &'a dyn Fn(Pos) -> u64,
 }
@@ -82,10 +83,10 @@ impl Exchange<'_, '_> {
         Alike { leaf, slots: self.view.slots.at(pos), weight }
     }
 
-    /// A better node for a job on one node.
+    /// A better node for a job on one node; `None` if there is none.
     fn single(&self, (pos, share): (Pos, u32)) -> Option<Vec<(Pos, u32)>> {
         let (own, had) = (self.alike(pos), (self.free)(pos));
-        // Of each leaf the best.
+        // Each leaf offers its best node.
         let mut best: BTreeMap<Option<DomainId>, (u64, Pos)> = BTreeMap::new();
         for (other, _) in self.view.slots.iter().filter(|(_, slots)| *slots == own.slots) {
             let (alike, left) = (self.alike(other), (self.free)(other));
@@ -106,7 +107,7 @@ impl Exchange<'_, '_> {
         Some(vec![(other, share)])
     }
 
-    /// Better nodes in the same leaves for a job on several.
+    /// Better nodes in the same leaves for a job on several nodes; `None` if there are none.
     fn several(&self, shares: &[(Pos, u32)]) -> Option<Vec<(Pos, u32)>> {
         let mut groups: BTreeMap<(Alike, u32), Vec<(u64, Pos)>> = BTreeMap::new();
         for &(pos, share) in shares {
@@ -142,7 +143,7 @@ impl Exchange<'_, '_> {
     }
 }
 
-/// A rank of a job on one node in two: until what is left in the node, and the rest.
+/// Splits the rank of a job on one node after the step that compares slots in the node.
 fn parts(rank: Rank) -> Option<(Rank, Rank)> {
     let Rank { head, even, mut tail } = rank;
     let at = tail.iter().position(|step| step.means == Means::Waste(Layer::NODE))?;

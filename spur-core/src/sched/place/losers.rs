@@ -1,4 +1,4 @@
-//! The domains that could have held a job that was placed, and why they lost.
+//! Explains which other domains could have held a placed job, and why they lost.
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 
@@ -9,9 +9,10 @@ use super::problem::{Meter, Problem, Rank, difference, positions, rank_node};
 use super::slots::View;
 use super::special::{self, Equal};
 
-/// The best few of the domains that could have held a job that was placed, and at which step each lost.
+/// The best `most` domains that could have held a placed job, each with the step at which it lost.
 ///
-/// `ask` and `view` are those of the placement; `nodes` is the number of nodes it got, where the ask left that open.
+/// `ask` and `view` are those of the placement. Where the ask leaves the number of nodes open, the
+/// placement's number counts.
 #[must_use]
 pub fn rivals(view: &View<'_>, ask: &Ask, placement: &Placement, most: usize) -> Vec<Lost> {
     let outlined = ask.contiguous || ask.adjacent.is_some() || ask.segment.is_some();
@@ -35,8 +36,8 @@ fn losers(problem: &Problem<'_>, most: usize) -> Vec<Lost> {
     special::losers(problem, most).unwrap_or_else(|| pareto::losers::<Vec<i64>>(problem, most))
 }
 
-/// Where the winner is one node: leaves that have such a node as well lost by what the best of them has; what is above
-/// leaves has nothing to add, so that more are looked for where it stands between them.
+/// The losers where the winner is one node. A leaf that has such a node lost by comparison of its best node.
+/// Domains above leaves add nothing, so more losers are requested until there are enough leaves.
 fn of_nodes(problem: &Problem<'_>, winner: Pos, most: usize) -> Vec<Lost> {
     let is_leaf = |lost: &Lost| problem.fabric.domain(lost.domain).layer() == Layer::LEAF;
     let mut wanted = most;
@@ -68,7 +69,7 @@ fn best_of_leaf(problem: &Problem<'_>, leaf: DomainId) -> Option<Rank> {
     let nodes = positions(problem.fabric.domain(leaf).range()).filter(|_| !problem.is_barred(leaf));
     let candidates = nodes.filter(|&pos| {
         let (slots, weight) = (view.slots.at(pos), view.weights.map_or(0, |weights| weights.at(pos)));
-        // A later one with as many slots that is no lighter is no better.
+        // A later node with as many slots that is no lighter cannot be better.
         let takes = u64::from(slots) >= problem.wanted_slots();
         let needed = takes && seen.is_none_or(|(fewer, lighter)| slots < fewer || weight < lighter);
         seen = if needed { Some((slots, weight)) } else { seen };
@@ -77,7 +78,7 @@ fn best_of_leaf(problem: &Problem<'_>, leaf: DomainId) -> Option<Rank> {
     candidates.filter_map(|pos| rank_on(problem, pos)).min()
 }
 
-/// The rank of one node that takes the whole job.
+/// The rank of the job on one node; `None` if the node does not take the whole job.
 fn rank_on(problem: &Problem<'_>, pos: Pos) -> Option<Rank> {
     let item = problem.node::<Vec<i64>>(pos, (0, u32::MAX)).filter(|item| problem.amount <= item.hi)?;
     Some(rank_node(problem, pos, &item))

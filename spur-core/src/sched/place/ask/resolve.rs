@@ -1,5 +1,5 @@
-//! From what people wrote to an [`Ask`]: layer names become layers, rules by size and limits come in, what has waited
-//! long enough is relaxed, and what can never be is refused.
+//! Turns written options into an [`Ask`]: layer names become layers, rules by size and limits are added,
+//! constraints that have expired are relaxed, and requests that can never be met are refused.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -14,120 +14,123 @@ use crate::text::score::Score as Expression;
 
 use super::{Ask, LeafLoad, Mode, Score, Segment, Strategy};
 
-/// What a job says about the fabric, and what is known of the job.
+/// The fabric options of a job, and the facts about the job that they depend on.
 #[derive(Debug, Clone, Copy)]
 pub struct Wish<'a> {
     /// The options that the job was submitted with.
     pub asked: &'a FabricAsk,
-    /// `--exclusive=topo`.
+    /// True if the job was submitted with `--exclusive=topo`.
     pub whole_leaves: bool,
-    /// Seconds since it became eligible.
+    /// Seconds since the job became eligible.
     pub waited: u64,
-    /// The partition's default of `--placement`.
+    /// The partition's default for `--placement`.
     pub placement: Mode,
-    /// Its size in nodes, for the rules by size; the fewest that could hold it where it only says tasks.
+    /// Number of nodes, for the rules by size; for a job that only gives tasks, the fewest nodes that could
+    /// hold them.
     pub size: u32,
-    /// GPUs of one slot, for the limit per leaf; 0 where it uses none.
+    /// Number of GPUs of one slot, for the limit per leaf; 0 if the job uses none.
     pub gpus_per_slot: u32,
-    /// GPUs of one node, however many slots it has; for the same limit. All that a node has where it is taken whole.
+    /// Number of GPUs on one node, whatever its number of slots, for the limit per leaf; for a node taken
+    /// whole all its GPUs.
     pub gpus_per_node: u32,
-    /// GPUs of each node, by position, where nodes that are taken whole have unequally many; for the same limit.
+    /// Number of GPUs of each node, by position, for the limit per leaf, where nodes taken whole have unequal
+    /// numbers.
     pub gpus_by_node: Option<&'a Arc<[u32]>>,
-    /// The domain that `--gather-with` means.
+    /// The domain that `--gather-with` resolves to.
     pub gather_with: Option<DomainId>,
     /// The partition's own score, in the place of the topology's.
     pub score: Option<&'a Expression>,
 }
 
-/// An ask with what its user should know.
+/// An ask, with the notes for its user.
 #[derive(Debug, Clone)]
 pub struct Resolved {
-    /// The ask.
+    /// The resolved ask.
     pub ask: Ask,
-    /// What had no effect, and why.
+    /// Options without effect, each with the reason.
     pub warnings: Vec<String>,
-    /// What the job had asked for and no longer insists on.
+    /// Constraints of the job that have been relaxed, because it has waited long enough.
     pub relaxed: Vec<String>,
-    /// Seconds after eligibility at which the next constraint relaxes.
+    /// Seconds after eligibility at which the next constraint relaxes; `None` if none will.
     pub relaxes_at: Option<u64>,
 }
 
-/// Something that can never be, with what would work.
+/// A request that can never be met, with one that would work.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AskError {
-    /// A topology rule where there is no topology.
+    /// A topology option where the topology has no domains.
     #[error(
         "{option} needs switches or blocks, and topology {topology} has neither: leave it out, or name another with --topology=NAME"
     )]
     NoTopology {
         /// The option as written.
         option: String,
-        /// The topology of the partition.
+        /// The name of the partition's topology.
         topology: String,
     },
-    /// An option that the chosen rule gives no meaning.
+    /// An option that has no meaning under the chosen rule.
     #[error("{option} has no meaning with --topology=none: leave out one of the two")]
     Ignored {
         /// The option as written.
         option: String,
     },
-    /// A layer that is not there.
+    /// A layer name that the topology does not have.
     #[error("{option}: topology {topology} has no layer {layer}{}; its layers are {}", near.as_ref().map_or_else(String::new, |near| format!(" (did you mean {near}?)")), .known.join(", "))]
     UnknownLayer {
         /// The clause as written.
         option: String,
-        /// The topology.
+        /// The name of the topology.
         topology: String,
-        /// The name.
+        /// The unknown name.
         layer: String,
-        /// The name it may have meant.
+        /// The most similar name of a layer, if any.
         near: Option<String>,
-        /// All there are.
+        /// The names of all layers of the topology.
         known: Vec<String>,
     },
-    /// A total that is no multiple.
+    /// A total that is no multiple of the given number.
     #[error("{0}: ask for {around} instead", around = around(.0))]
     NoMultiple(NoMultiple),
-    /// Segments without a number of nodes.
+    /// `--segment` for a job without a number of nodes.
     #[error("--segment={0} needs a number of nodes: add -N")]
     SegmentWithoutNodes(u32),
-    /// A segment of nothing.
+    /// A segment of size 0.
     #[error("--segment=0 is no segment: give its nodes, or leave it out")]
     EmptySegment,
-    /// Options that go only with `--segment`.
+    /// An option that needs `--segment`.
     #[error("{0} needs --segment=N")]
     NeedsSegment(&'static str),
-    /// A node that is not there.
+    /// A node name in an option that no node has.
     #[error("{0}")]
     NoNode(String),
 }
 
-/// A total that is no multiple of what every domain or segment has to hold.
+/// A total that is no multiple of the number that every domain or segment has to hold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{option}: {wanted} {unit}{} is no multiple of {by}", if *.wanted == 1 { "" } else { "s" })]
 pub struct NoMultiple {
     /// The clause as written.
     pub option: String,
-    /// What the job asks for.
+    /// The total that the job asks for.
     pub wanted: u32,
-    /// A task or a node.
+    /// The unit of the total: `task` or `node`.
     pub unit: &'static str,
-    /// The multiple.
+    /// The number that the total should be a multiple of.
     pub by: u32,
 }
 
-/// The multiples around the total.
+/// The multiples just below and above the total, in words.
 fn around(total: &NoMultiple) -> String {
     let below = total.wanted - total.wanted % total.by.max(1);
     let above = u64::from(below) + u64::from(total.by);
     if below == 0 { above.to_string() } else { format!("{below} or {above}") }
 }
 
-/// The rule that applies on a fabric: what the job says, or what the fabric's plugin stands for. A topology's name
-/// chooses the fabric, not the rule.
+/// The rule for a job on a fabric: the rule that the job asks for, or else the one of the fabric's plugin.
+/// The name of a topology in `--topology` chooses the fabric, not the rule.
 ///
 /// # Errors
-/// [`AskError::NoTopology`] for `tree` or `block` where there are no domains.
+/// [`AskError::NoTopology`] for `tree` or `block` where the fabric has no domains.
 pub fn strategy(fabric: &Fabric, asked: &FabricAsk) -> Result<Strategy, AskError> {
     let bare = fabric.roots().is_empty();
     match asked.topology.as_deref() {
@@ -138,7 +141,7 @@ pub fn strategy(fabric: &Fabric, asked: &FabricAsk) -> Result<Strategy, AskError
         }
         Some("tree") => Ok(Strategy::Tree),
         Some("block") => Ok(Strategy::Block),
-        // A segment is a group of which the block rule holds.
+        // Each segment keeps the block rule, so segments imply it.
         _ if asked.segment.is_some() && !bare => Ok(Strategy::Block),
         _ => Ok(match fabric.plugin() {
             Plugin::Tree => Strategy::Tree,
@@ -148,10 +151,10 @@ pub fn strategy(fabric: &Fabric, asked: &FabricAsk) -> Result<Strategy, AskError
     }
 }
 
-/// Completes an ask, of which the caller has set nodes, tasks and what is known of nodes.
+/// Completes an ask in which the caller has set nodes, tasks and facts about nodes.
 ///
 /// # Errors
-/// [`AskError`]: what can never be, with what would work.
+/// [`AskError`] if the request can never be met, with one that would work.
 pub fn resolve(
     fabric: &Fabric,
     config: &TopologyConfig,
@@ -167,7 +170,7 @@ pub fn resolve(
     };
     resolver.check_meaning()?;
     resolver.options()?;
-    // They cap a job's share of a leaf, whatever it makes of the fabric.
+    // The limits cap a job's share of a leaf, even with `--topology=none`.
     if !fabric.roots().is_empty() {
         resolver.limits(config);
     }
@@ -185,7 +188,7 @@ pub fn resolve(
     Ok(resolver.done)
 }
 
-/// The domain that `--prefer` names: one name that a domain bears, where domains mean anything to the job.
+/// The domain that `--prefer` names; `None` if it names no domain or the job ignores the fabric.
 fn wished_domain(fabric: &Fabric, asked: &FabricAsk) -> Option<DomainId> {
     match asked.prefer.as_deref() {
         Some(FeatureExpr::Name(name)) if strategy(fabric, asked) != Ok(Strategy::Flat) => {
@@ -195,12 +198,12 @@ fn wished_domain(fabric: &Fabric, asked: &FabricAsk) -> Option<DomainId> {
     }
 }
 
-/// The features that `--prefer` wishes for, if it does not name a domain.
+/// The features that `--prefer` asks for; `None` if it names a domain.
 pub fn wished_features<'a>(fabric: &Fabric, asked: &'a FabricAsk) -> Option<&'a FeatureExpr> {
     asked.prefer.as_deref().filter(|_| wished_domain(fabric, asked).is_none())
 }
 
-/// The rule by size, for a job that asks nothing itself.
+/// The first rule by size that fits, for a job without fabric options of its own; otherwise `None`.
 fn rule_for<'c>(config: &'c TopologyConfig, wish: Wish<'_>) -> Option<&'c RuleConfig> {
     let asked = wish.asked;
     let asks_nothing = asked.topology.is_none()
@@ -221,13 +224,14 @@ struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    /// Refuses options that a placement without regard to the fabric would ignore.
+    /// Refuses options that a job which ignores the fabric cannot use.
     fn check_meaning(&self) -> Result<(), AskError> {
         if self.done.ask.strategy != Strategy::Flat {
             return Ok(());
         }
         let asked = self.wish.asked;
-        // Where there are none they mean nothing, unless the fabric was given up by name.
+        // On a topology without switches `--switches` only warns, unless the job asks for `--topology=none`
+        // by name.
         let switches = asked.switches.filter(|_| asked.topology.is_some());
         let options = [
             asked.gather.as_ref().map(|gather| format!("--gather={gather}")),
@@ -297,7 +301,8 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    /// Whether a constraint that relaxes after so many seconds is still hard; notes when it will not be.
+    /// True if a constraint that relaxes `until` seconds after eligibility still holds. Records the
+    /// relaxation, or the time at which it will come.
     fn holds_still(&mut self, until: Option<u64>, what: &dyn Display) -> bool {
         let Some(until) = until else { return true };
         if self.wish.waited >= until {
@@ -351,7 +356,7 @@ impl Resolver<'_> {
             self.done.warnings.push(warning);
             return Ok(());
         }
-        // The size must divide some number of nodes that would do.
+        // The segment size must divide some number of nodes in the range.
         if !any_multiple(nodes, size) {
             let (option, wanted) = (format!("--segment={size}"), least);
             return Err(AskError::NoMultiple(NoMultiple { option, wanted, unit: "node", by: size }));
@@ -386,7 +391,7 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    /// Drops what another constraint implies, with a warning.
+    /// Drops constraints that `must` implies, with a warning.
     fn drop_implied(&mut self) {
         let Resolved { ask, warnings, .. } = &mut self.done;
         let Some(must) = ask.must else { return };
@@ -398,12 +403,12 @@ impl Resolver<'_> {
         warnings.extend(spans.map(|(_, most)| implied(format!("--switches={most}"))));
     }
 
-    /// Warns of multiples that others imply, and of what one leaf for all implies. They stay: a domain's slots are rounded to
-    /// what the job says.
+    /// Warns of multiples that other constraints imply, and of layers that `--switches=1` implies. These stay
+    /// in the ask, because a domain's slots are rounded to every multiple that the job gives.
     fn tell_implied(&mut self) {
         let (fabric, ask) = (self.fabric, &self.done.ask);
         let name = |layer| fabric.layer_name(layer);
-        // What falls away after a time implies nothing.
+        // A constraint that relaxes later implies nothing for good.
         let lasts = self.done.relaxes_at.is_none();
         let mut warnings = Vec::new();
         for (index, &(layer, by)) in ask.multiples.iter().enumerate() {
@@ -429,7 +434,7 @@ impl Resolver<'_> {
         self.done.warnings.extend(warnings);
     }
 
-    /// Totals are multiples of what every domain holds a multiple of.
+    /// Checks that the total is a multiple of the number that each used domain has to hold.
     fn check_multiples(&self) -> Result<(), AskError> {
         let ask = &self.done.ask;
         for &(layer, by) in &ask.multiples {
@@ -445,10 +450,10 @@ impl Resolver<'_> {
     }
 }
 
-/// The layer of a name that an option gives.
+/// The layer with the name that an option gives.
 ///
 /// # Errors
-/// There is none, with what may have been meant.
+/// [`AskError::UnknownLayer`] if there is none, with the most similar name.
 pub(crate) fn layer_named(fabric: &Fabric, name: &str, option: impl Display) -> Result<Layer, AskError> {
     fabric.layer(name).ok_or_else(|| {
         let known = fabric.layer_names();
@@ -462,7 +467,7 @@ pub(crate) fn layer_named(fabric: &Fabric, name: &str, option: impl Display) -> 
     })
 }
 
-/// Whether some number of nodes that would do is a multiple.
+/// True if some number of nodes in the range is a multiple of `by`.
 fn any_multiple((least, most): (u32, u32), by: u32) -> bool {
     most / by * by >= least.max(1)
 }

@@ -1,4 +1,4 @@
-//! The one place where a question is dispatched: which solver answers what, and what becomes of those that take too long.
+//! Dispatches questions: picks the solver for each, and handles searches that exceed their budget.
 
 mod outline;
 mod relax;
@@ -13,10 +13,10 @@ use super::slots::View;
 use super::special::Equal;
 use super::{flat, pareto, special};
 
-/// Places a job: the best of all placements that are allowed, by the order in `docs/topology.md`.
+/// Places a job: returns the best of all allowed placements, by the order in `docs/topology.md`.
 ///
 /// # Errors
-/// [`Missed`] where none is allowed now, or none was found.
+/// [`Missed`] if no placement is allowed at the moment, or none was found.
 pub fn place(view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
     if view.budget.is_some_and(SharedBudget::is_spent) {
         return Err(Missed::UNKNOWN);
@@ -40,7 +40,7 @@ pub fn place(view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
     if is_exact(&found) { found } else { relax::better(view, ask, found) }
 }
 
-/// Places a job by one search, which may be cut.
+/// Places a job by one search, which the budget may cut.
 fn search(view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
     match Equal::of(view, ask) {
         Some(equal) => {
@@ -51,7 +51,7 @@ fn search(view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
     }
 }
 
-/// Places a job on the largest number of nodes for which that is found.
+/// Places a job on the largest number of nodes for which a placement is found.
 fn place_sizes(view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
     let meter = Meter::of(view, ask);
     let (mut exact, mut sizes, mut step) = (true, sizes(view, ask), 0);
@@ -63,7 +63,7 @@ fn place_sizes(view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
         }
         without_steps += u32::from(meter.is_spent());
         exact &= without_steps < SIZES_WITHOUT_STEPS;
-        // Once a search cannot go to its end, or only by ways that ask for no steps, few more numbers are tried.
+        // Once a search is cut, only some of the smaller numbers are tried, in growing steps.
         if !exact {
             step = (2 * step + 1).min(sizes.len().saturating_sub(1));
         }
@@ -71,11 +71,11 @@ fn place_sizes(view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
     Err(Missed { exact })
 }
 
-/// Numbers of nodes that are tried one after another when no steps are left, because what asks for none says for sure that
-/// they will not do. It takes its time as well: on 100,000 nodes some milliseconds each.
+/// The largest number of sizes that are tried after the steps are used up. Solvers that take no steps still
+/// answer exactly then, but each size costs some milliseconds on 100,000 nodes.
 const SIZES_WITHOUT_STEPS: u32 = 16;
 
-/// Whether a search came to its end.
+/// True if a search was exhaustive.
 pub(super) fn is_exact(found: &Result<Placement, Missed>) -> bool {
     found.as_ref().map_or_else(|missed| missed.exact, |placement| placement.exact)
 }
@@ -106,8 +106,8 @@ fn sizes(
     of(Some((least.max(1), most)))
 }
 
-/// Places a job on a given number of nodes (None: on as many as its tasks need). Where nothing is picked by size once a
-/// search is cut, every number has steps of its own.
+/// Places a job on a given number of nodes (`None`: as many as its tasks need). Where a search cannot be
+/// reduced by size once it is cut, each number of nodes has its own steps.
 fn place_size(view: &View<'_>, ask: &Ask, nodes: Option<u32>, meter: &Meter) -> Result<Placement, Missed> {
     if ask.strategy == Strategy::Flat || view.fabric.roots().is_empty() {
         return meter.apart(|meter| flat::place_flat(view, ask, nodes, meter));
@@ -120,8 +120,8 @@ fn place_size(view: &View<'_>, ask: &Ask, nodes: Option<u32>, meter: &Meter) -> 
     solve(&Problem::framed(view, ask, nodes, meter).ok_or(Missed::NONE)?)
 }
 
-/// An ask without what says no more than others do: one node follows itself, one leaf lies beside itself, and no leaf
-/// has more of a job than there is.
+/// The ask without constraints that other constraints make empty: consecutive positions of one node, one
+/// adjacent leaf, caps that the whole job cannot exceed. `None` if there are none.
 fn without_needless(ask: &Ask, nodes: Option<u32>) -> Option<Ask> {
     let is_single = nodes == Some(1) || ask.tasks == Some(1);
     let slots = ask.tasks.or(nodes);
@@ -140,7 +140,7 @@ fn without_needless(ask: &Ask, nodes: Option<u32>) -> Option<Ask> {
     })
 }
 
-/// Solves one problem, whatever its width.
+/// Solves one problem, with costs on the stack or on the heap by their width.
 pub(super) fn solve(problem: &Problem<'_>) -> Result<Placement, Missed> {
     if problem.layout.width() <= NARROW {
         solve_with::<Narrow>(problem)
@@ -149,7 +149,7 @@ pub(super) fn solve(problem: &Problem<'_>) -> Result<Placement, Missed> {
     }
 }
 
-/// Solves one problem without any short cut.
+/// Solves one problem by the general search, without special solvers.
 pub(super) fn solve_ranked(problem: &Problem<'_>) -> Result<Ranked, Missed> {
     if problem.layout.width() <= NARROW { ranked::<Narrow>(problem) } else { ranked::<Vec<i64>>(problem) }
 }
@@ -169,7 +169,7 @@ fn ranked<C: Cost>(problem: &Problem<'_>) -> Result<Ranked, Missed> {
         winner.and_then(|winner| Some((winner.rank.clone(), pareto::realise(problem, winner, exact)?)));
     match found {
         Some(found) if found.1.exact => Ok(found),
-        // What was cut off may have been better than what is soon found.
+        // The part of the search that was cut may hold better placements than a greedy one.
         found => {
             let all = [found, pareto::greedy_placement::<C>(problem)].into_iter().flatten();
             best(problem, all.map(|(_, placement)| placement)).ok_or(Missed::UNKNOWN)
@@ -177,7 +177,7 @@ fn ranked<C: Cost>(problem: &Problem<'_>) -> Result<Ranked, Missed> {
     }
 }
 
-/// The best of some placements of which none is known to be the best.
+/// The best of several placements that the search has not proved to be best.
 fn best(problem: &Problem<'_>, placements: impl Iterator<Item = Placement>) -> Option<Ranked> {
     let judged = placements.filter_map(|placement| Some((problem.judge(&placement.shares)?, placement)));
     judged.min_by(|(one, _), (other, _)| one.cmp(other))

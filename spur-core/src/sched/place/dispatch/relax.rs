@@ -1,8 +1,9 @@
-//! Questions that a search cannot answer within its budget, answered by easier ones.
+//! Answers a question that exceeds its budget by way of easier questions.
 //!
-//! Without one of the things that are asked, or with something harder in place of what is only preferred, a question may be
-//! soon answered. If that answer keeps everything that is asked, it is one to the whole question; of several the best is taken.
-//! So no constraint that an answer keeps can lose it. If not even the easiest question has an answer, there is none.
+//! A question with a constraint left out, or with a preference turned into a must, may be easy. If its answer
+//! keeps every constraint of the original, it is an answer to the original; of several answers the best is
+//! taken. So a constraint that an answer keeps anyway never loses it. If a question with fewer constraints
+//! has no answer, the original has none.
 
 use std::cmp::Reverse;
 
@@ -16,32 +17,33 @@ use crate::sched::place::budget::SharedBudget;
 use crate::sched::place::problem::{Meter, Problem, Rank};
 use crate::sched::place::slots::View;
 
-/// Leaves out something that a question can be asked without; it stays the same where that is not asked.
+/// A function that removes one constraint or preference from an ask; an ask without it stays the same.
 type Without = fn(&mut Ask);
 
-/// What is only wished for: how the job is spread; preferred layers, the preferred domain and the lowest latency.
+/// The preferences: the mode of spreading; preferred layers, the preferred domain and the lowest latency.
 const WISHES: [Without; 2] = [
     |ask| ask.mode = Mode::Consolidated,
     |ask| (ask.prefer, ask.prefer_domain, ask.lowest_latency) = (Vec::new(), None, false),
 ];
 
-/// What has to be kept.
+/// The constraints that may be left out.
 const CONSTRAINTS: [Without; 8] = [
-    // `--switches` and its like.
+    // Limits on spans, such as `--switches`.
     |ask| ask.max_spans.clear(),
     |ask| ask.multiples.clear(),
-    // What a leaf may give at most.
+    // Caps per leaf.
     |ask| (ask.max_nodes_per_leaf, ask.max_slots_per_leaf, ask.leaf_load) = (None, None, None),
-    // The layer that has to hold the job, and the block rule.
+    // The layer at which one domain has to hold the job, and the block rule.
     |ask| {
         ask.must = None;
         leave_out_block_rule(ask);
     },
     |ask| ask.counts.clear(),
     |ask| ask.required.clear(),
-    // Consecutive positions, or leaves side by side.
+    // Consecutive positions, or adjacent leaves.
     |ask| (ask.contiguous, ask.adjacent) = (false, None),
-    // The number of nodes for some tasks. The rule counts those nodes: without their number it may allow fewer blocks.
+    // The number of nodes of a job with tasks. The block rule counts these nodes, and may allow fewer blocks
+    // without their number.
     |ask| {
         if ask.tasks.is_some() && ask.nodes.take().is_some() {
             leave_out_block_rule(ask);
@@ -49,7 +51,7 @@ const CONSTRAINTS: [Without; 8] = [
     },
 ];
 
-/// Constraints of one question that are left out in every combination; of more, one and two at a time, and all.
+/// Up to this number of constraints, every combination is left out; of more, one, two or all at a time.
 const MOST_COMBINED: u32 = 3;
 
 fn leave_out_block_rule(ask: &mut Ask) {
@@ -58,7 +60,7 @@ fn leave_out_block_rule(ask: &mut Ask) {
     }
 }
 
-/// A placement, or one that is no worse than what a search that was cut has found, if it has found any.
+/// The best placement among `found`, the result of a search that was cut, and answers to easier questions.
 pub(super) fn better(
     view: &View<'_>,
     ask: &Ask,
@@ -78,7 +80,7 @@ pub(super) fn better(
         return found;
     }
     let judged = |placement: Placement| Some((standing(view, ask, &placement)?, placement));
-    // What is found already can only be bettered where something is wished for: with weights, lighter nodes.
+    // A placement that was found can only improve by preferences or by lighter nodes.
     let is_settled = view.weights.is_none() && !WISHES.iter().any(is_in);
     if found.is_ok() && is_settled {
         return found;
@@ -105,8 +107,9 @@ pub(super) fn better(
     best.map(|(_, placement)| Placement { exact: false, ..placement }).ok_or(Missed::UNKNOWN)
 }
 
-/// The questions to ask in place of one: first without any of its constraints, then with as many of them as can be, and wishes as
-/// musts; and whether each allows all that it does.
+/// The easier questions: first the one without any constraint, then with one constraint less, two less, and
+/// so on, each also with the first preferred layer as a must. The flag is true if the question allows all
+/// that the original allows.
 fn easier(ask: &Ask, constraints: &[Without]) -> Vec<(Ask, bool)> {
     let count = u32::try_from(constraints.len()).unwrap_or(u32::MAX);
     let all = (1_u32 << count) - 1;
@@ -130,8 +133,8 @@ fn easier(ask: &Ask, constraints: &[Without]) -> Vec<(Ask, bool)> {
     asks
 }
 
-/// The place of a placement in the order of preference, the most nodes first where their number is open; `None` where it is
-/// not allowed.
+/// The rank of a placement, preceded by the number of nodes (more is better) where that is open. `None` if
+/// the ask does not allow the placement.
 fn standing(view: &View<'_>, ask: &Ask, placement: &Placement) -> Option<(Reverse<Option<u32>>, Rank)> {
     let nodes = u32::try_from(placement.shares.len()).ok()?;
     if ask.nodes.is_some_and(|(least, most)| !(least..=most).contains(&nodes)) {

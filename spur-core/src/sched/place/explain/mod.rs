@@ -1,4 +1,4 @@
-//! The answers: a placement with its reasons, or what is missing where.
+//! Answers with reasons: a placement, or what is missing where.
 
 mod words;
 
@@ -14,23 +14,23 @@ use crate::sched::place::slots::View;
 
 pub use words::{Nearest, Never, hold_fewer, refusal};
 
-/// The same for somebody who wants to know why not, which takes a few searches more.
+/// Places a job like [`place`]; without a placement it explains why, at the cost of a few more searches.
 ///
 /// # Errors
-/// [`Misfit`] where there is no placement; it says what is missing where.
+/// [`Misfit`] if there is no placement: what is missing, and which domains come nearest.
 pub fn place_or_say(view: &View<'_>, ask: &Ask) -> Result<Placement, Misfit> {
     place(view, ask).map_err(|missed| misfit(view, ask, missed))
 }
 
-/// How many of the nearest domains are named.
+/// Number of domains that a misfit names.
 const NAMED: usize = 3;
 
-/// What is missing for a job that could not be placed.
+/// The reason why a job could not be placed, and the domains that come nearest.
 pub(super) fn misfit(view: &View<'_>, ask: &Ask, missed: Missed) -> Misfit {
     let (fabric, (within, problem)) = (view.fabric, least(view, ask));
     let nodes = ask.nodes.map(|(least, _)| least);
     let (unit, wanted) = match (ask.tasks, nodes) {
-        // For one task on one node, the node is what is wanted.
+        // One task on one node counts as a node.
         (Some(1), Some(1)) => (Unit::Nodes, 1),
         (Some(tasks), _) => (Unit::Tasks, tasks),
         (None, nodes) => (Unit::Nodes, nodes.unwrap_or(0)),
@@ -65,7 +65,7 @@ pub(super) fn misfit(view: &View<'_>, ask: &Ask, missed: Missed) -> Misfit {
     misfit
 }
 
-/// The question for the least number of nodes, and the layer of which one domain has to hold the job, if there is one.
+/// The problem for the fewest nodes, and the layer at which one domain has to hold the job, if any.
 fn least<'a>(view: &'a View<'a>, ask: &'a Ask) -> (Option<Layer>, Option<Problem<'a>>) {
     let nodes = ask.nodes.map(|(least, _)| least);
     let frame = Frame::of(view, ask, nodes);
@@ -80,8 +80,8 @@ fn holders(fabric: &Fabric, within: Option<Layer>) -> Vec<DomainId> {
     }
 }
 
-/// The positions of domains that could hold the whole job by their room and by the nodes that it names; all where no
-/// domain has to.
+/// The positions of domains that could hold the whole job, by their capacity and by the nodes that the job
+/// requires; all positions if no domain has to hold it.
 #[must_use]
 pub fn could_hold(view: &View<'_>, ask: &Ask) -> FixedBitSet {
     let fabric = view.fabric;
@@ -97,7 +97,7 @@ pub fn could_hold(view: &View<'_>, ask: &Ask) -> FixedBitSet {
     could
 }
 
-/// The largest of some domains, each with how much of the wanted it could take.
+/// The domains that take most, the largest first, at most [`NAMED`], each with the amount that it could take.
 fn largest(problem: &Problem<'_>, domains: impl IntoIterator<Item = DomainId>) -> Vec<(DomainId, u32)> {
     let mut takes: Vec<(DomainId, u32)> = domains.into_iter().map(|id| (id, problem.capacity(id))).collect();
     takes.sort_by_key(|&(id, takes)| (std::cmp::Reverse(takes), problem.fabric.domain(id).range().start));
@@ -105,14 +105,15 @@ fn largest(problem: &Problem<'_>, domains: impl IntoIterator<Item = DomainId>) -
     takes
 }
 
-/// The highest domains of which the links, and those of all domains below, are so fast.
+/// The highest domains whose links reach a speed: the parent's links do not.
 fn fast_enough(fabric: &Fabric, need: u64) -> impl Iterator<Item = DomainId> {
     let is_fast = move |id: DomainId| fabric.domain(id).link().speed.is_some_and(|speed| speed >= need);
     let fast = fabric.domains().map(|(id, _)| id).filter(move |&id| is_fast(id));
     fast.filter(move |&id| fabric.domain(id).parent().is_none_or(|parent| !is_fast(parent)))
 }
 
-/// Which one constraint stands in the way of a job for which enough is free, if it is one by itself.
+/// The constraint that alone prevents a placement although enough is free; [`MisfitKind::Shape`] if no single
+/// one does.
 fn shape(view: &View<'_>, ask: &Ask, (unit, wanted): (Unit, u32)) -> MisfitKind {
     let without = |ask: Ask| place(view, &ask).is_ok();
     if let [(layer, most)] = ask.max_spans[..]
@@ -131,7 +132,7 @@ fn shape(view: &View<'_>, ask: &Ask, (unit, wanted): (Unit, u32)) -> MisfitKind 
     MisfitKind::Shape
 }
 
-/// What there is in the longest stretch of positions that all have some.
+/// The amount in the longest stretch of positions that all have free slots.
 fn stretch(view: &View<'_>, unit: Unit, range: std::ops::Range<usize>) -> u32 {
     let (mut longest, mut here) = (0_u32, 0_u32);
     for pos in positions(range) {

@@ -25,8 +25,8 @@ impl Unit {
 }
 
 impl Misfit {
-    /// What is missing where, without a full stop: `Topology: needs 4 nodes in one spine; spine-0 has 3 free, spine-1
-    /// 3, spine-2 3 (largest 3)`.
+    /// Returns what is missing where, without a full stop: `Topology: needs 4 nodes in one spine; spine-0 has
+    /// 3 free, spine-1 3, spine-2 3 (largest 3)`.
     #[must_use]
     pub fn sentence(&self, fabric: &Fabric) -> String {
         let unit = self.unit.name(self.wanted);
@@ -69,8 +69,8 @@ impl Misfit {
 }
 
 impl Placement {
-    /// Where the job is and what it leaves: `4 nodes in spine-1: spine 1, block 2; 0 slots left in spine-1`, with what
-    /// became of the best others.
+    /// Returns where the job is and what it leaves free: `4 nodes in spine-1: spine 1, block 2; 0 slots left
+    /// in spine-1`, followed by a sentence for each domain that lost.
     #[must_use]
     pub fn sentence(&self, fabric: &Fabric, lost: &[Lost]) -> String {
         let count = u32::try_from(self.shares.len()).unwrap_or(u32::MAX);
@@ -109,7 +109,7 @@ fn millionths(value: i64) -> String {
 }
 
 impl Lost {
-    /// Why it lost: `spine-0 would leave 5 slots in its leaf, not 4`.
+    /// Returns why the domain lost: `spine-0 would touch 3 of layer leaf, not 2`.
     #[must_use]
     pub fn sentence(&self, fabric: &Fabric) -> String {
         let name = fabric.domain(self.domain).name();
@@ -136,31 +136,31 @@ impl Lost {
     }
 }
 
-/// Why a job can never be placed, and the asks near it that can.
+/// The reason why a job can never be placed, and similar asks that can be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Never {
-    /// The limit it hits.
+    /// The limit that the job exceeds, in words.
     pub text: String,
-    /// What would work, the nearest first.
+    /// Asks that would work, the nearest first.
     pub nearest: Vec<Nearest>,
-    /// Whether it is only that domains hold multiples that stands in the way.
+    /// True if the job could be placed without its multiples.
     pub multiples: bool,
 }
 
-/// An ask near one that cannot be.
+/// A similar ask that works, in place of one that never can.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Nearest {
-    /// So many of what the job counts, and no more.
+    /// At most this number of nodes or tasks, whichever the job counts.
     AtMost(u32),
     /// Another number of nodes.
     Nodes(u32),
-    /// A must at another layer.
+    /// A `must` at another layer, by the layer's name.
     Must(String),
-    /// Links of that speed.
+    /// Links of at least this speed, slower than asked for.
     Speed(LinkSpeed),
     /// Links of any speed.
     AnySpeed,
-    /// No regard to the fabric.
+    /// `--topology=none`: the job ignores the fabric.
     Flat,
 }
 
@@ -187,10 +187,11 @@ impl Display for Never {
     }
 }
 
-/// Whether a job can never be placed on an idle cluster with every node up; if so, why, and the nearest ask that can:
-/// `must:block with 20 nodes: the largest block has 18 nodes; ask ≤ 18, or must:block2`.
+/// The reason why a job can never be placed on an idle cluster with every node up, with the nearest asks that
+/// can: `must:block with 20 nodes: the largest block has 18 nodes; ask ≤ 18, or must:block2`. `None` if the
+/// job can be placed, or if the search was cut.
 ///
-/// `view` is what the nodes that are admitted offer when nothing runs.
+/// `view` has the slots that the admitted nodes offer when nothing runs.
 #[must_use]
 pub fn refusal(view: &View<'_>, ask: &Ask) -> Option<Never> {
     let fabric = view.fabric;
@@ -244,7 +245,7 @@ pub fn refusal(view: &View<'_>, ask: &Ask) -> Option<Never> {
     Some(Never { text, nearest: nearest.into_iter().flatten().collect(), multiples: multiple.is_some() })
 }
 
-/// The multiple without which the job could be placed, or the first of several.
+/// The multiple without which the job could be placed; if no single one, the first of several.
 fn forbidding(view: &View<'_>, ask: &Ask) -> Option<(Layer, u32)> {
     let fits = |multiples: Vec<(Layer, u32)>| place(view, &Ask { multiples, ..ask.clone() }).is_ok();
     let first = ask.multiples.first().filter(|_| fits(Vec::new()))?;
@@ -253,7 +254,7 @@ fn forbidding(view: &View<'_>, ask: &Ask) -> Option<(Layer, u32)> {
     Some(*ask.multiples.iter().find(without).unwrap_or(first))
 }
 
-/// What the largest domain of a layer has.
+/// The nodes or tasks that the largest domain of a layer holds.
 fn largest_multiple(view: &View<'_>, unit: Unit, layer: Layer) -> u32 {
     let slots = view.slots;
     let most = match (layer, unit) {
@@ -267,10 +268,10 @@ fn largest_multiple(view: &View<'_>, unit: Unit, layer: Layer) -> u32 {
     u32::try_from(most).unwrap_or(u32::MAX)
 }
 
-/// How much the largest nodes have, of which a job may have so many, if that is less than it wants.
+/// The slots of the `nodes` largest nodes, if these are fewer than `wanted`; otherwise `None`.
 #[must_use]
 pub fn hold_fewer(idle: &Slots, nodes: u32, wanted: u64) -> Option<u64> {
-    // Where nodes are counted each has one.
+    // Whole nodes have one slot each.
     if idle.are_whole() || idle.nodes() <= nodes as usize {
         return None;
     }
@@ -279,7 +280,7 @@ pub fn hold_fewer(idle: &Slots, nodes: u32, wanted: u64) -> Option<u64> {
     (hold < wanted).then_some(hold)
 }
 
-/// Where it is only the counts that do not fit the number of nodes: that, with the next larger number that does.
+/// The refusal where only the counts do not fit the number of nodes, with the next larger number that fits.
 fn too_few_for_counts(view: &View<'_>, ask: &Ask) -> Option<Never> {
     let (_, nodes) = ask.nodes.filter(|_| !ask.counts.is_empty())?;
     place(view, &Ask { counts: Vec::new(), ..ask.clone() }).ok()?;
@@ -295,7 +296,7 @@ fn too_few_for_counts(view: &View<'_>, ask: &Ask) -> Option<Never> {
     Some(Never { text, nearest, multiples: false })
 }
 
-/// How many smaller sizes are tried one by one.
+/// Number of sizes that are tried one by one.
 const PROBES: u32 = 64;
 
 /// The largest smaller size that fits.
@@ -327,7 +328,7 @@ fn slower(view: &View<'_>, ask: &Ask) -> Option<Nearest> {
     found.or_else(|| without().ok().map(|_| Nearest::AnySpeed))
 }
 
-/// Ignoring the fabric, where that would do and nothing was asked of it.
+/// `--topology=none`, if that would work and the job asks nothing of the fabric.
 fn without_fabric(view: &View<'_>, ask: &Ask) -> Option<Nearest> {
     let plain = ask.must.is_none()
         && ask.multiples.is_empty()
@@ -341,7 +342,7 @@ fn without_fabric(view: &View<'_>, ask: &Ask) -> Option<Nearest> {
     (plain && ask.strategy != Strategy::Flat && flat().is_ok()).then_some(Nearest::Flat)
 }
 
-/// The lowest layer above the one that was asked for that would do.
+/// The lowest layer above the `must` at which the job could be placed.
 fn wider(view: &View<'_>, ask: &Ask) -> Option<Nearest> {
     let must = ask.must?;
     ((must.0 + 1)..u8::try_from(view.fabric.layer_names().len()).ok()?).map(Layer).find_map(|layer| {

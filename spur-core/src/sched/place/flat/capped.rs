@@ -1,10 +1,11 @@
-//! Sets of nodes of which no leaf may give more than so much: where the fabric is ignored, the caps of `[topology.limits]` are not.
+//! Chooses nodes under caps per leaf. The caps of `[topology.limits]` hold even where a job ignores the
+//! fabric.
 //!
-//! Nodes are taken or left one after another in their order, each as long as the rest can still make up for what is missing.
-//! What a leaf may still give falls with every node it gives, so that the most there is of some nodes is a sum of the
-//! largest gains: without counts that is exact, and nothing is ever taken back. With counts it is a bound; what it misses is
-//! found by going back, as far as the search budget goes. So it is where nodes of a leaf bring unequally much of what it may
-//! give only so much of ([`LeafLoad`]).
+//! Nodes are taken or left one after another in order of preference, each as long as the rest can still
+//! complete the job. What a leaf may still give falls with every node taken, so the most that some nodes give
+//! is a sum of the largest gains. Without counted features that sum is exact and nothing is ever undone. With
+//! counts, or where nodes of a leaf bring unequal numbers of GPUs ([`LeafLoad`]), it is an upper bound, and
+//! the search backtracks within the search budget.
 
 use std::collections::BTreeMap;
 
@@ -14,58 +15,59 @@ use crate::sched::place::{Ask, LeafLoad};
 
 use super::{Free, Wanted};
 
-/// The most that one leaf gives.
+/// The caps of one leaf.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Caps<'a> {
-    /// Nodes, of which each gives a slot at least.
+    /// The largest number of nodes; each gives at least one slot.
     pub(super) nodes: u32,
-    /// Slots.
+    /// The largest number of slots.
     pub(super) slots: u32,
-    /// What nodes bring.
+    /// The cap on GPUs, by node.
     pub(super) load: Option<&'a LeafLoad>,
 }
 
 impl<'a> Caps<'a> {
-    /// No caps: what nodes outside the fabric have.
+    /// No caps, for nodes outside the fabric.
     pub(super) const NONE: Self = Self { nodes: u32::MAX, slots: u32::MAX, load: None };
 
-    /// What an ask says of leaves; `None` where it says nothing.
+    /// The caps of an ask; `None` if it caps no leaf.
     pub(super) fn of(ask: &'a Ask) -> Option<Self> {
         let slots = ask.max_slots_per_leaf.unwrap_or(u32::MAX);
         let nodes = ask.max_nodes_per_leaf.unwrap_or(u32::MAX).min(slots);
         ask.caps_leaves().then_some(Self { nodes, slots, load: ask.leaf_load.as_ref() })
     }
 
-    /// Slots of a leaf whose nodes have so many.
+    /// Number of slots that a leaf may give if its nodes have `slots`.
     pub(super) fn most(self, slots: u64) -> u64 {
         slots.min(self.slots.into())
     }
 
-    /// What a node brings.
+    /// Number of GPUs that a node brings; 0 if GPUs are not capped.
     pub(super) fn load_of(self, pos: Pos) -> u32 {
         self.load.map_or(0, |load| load.at(pos))
     }
 
-    /// Whether a leaf may give nodes that bring so much.
+    /// True if a leaf may give nodes with this many GPUs together.
     pub(super) fn may_bring(self, load: u32) -> bool {
         self.load.is_none_or(|limit| limit.allows(load))
     }
 }
 
-/// The nodes of a leaf.
+/// The nodes of one leaf in the search.
 #[derive(Debug)]
 struct Leaf<'a> {
     caps: Caps<'a>,
-    /// Nodes that are taken, what they have, and what they bring.
+    /// Number of nodes taken from this leaf, their slots, and their GPUs.
     nodes: u32,
     slots: u64,
     load: u32,
-    /// How many further nodes there are, by what they take and bring.
+    /// Number of further nodes, by the slots that they take and the GPUs that they bring.
     rest: BTreeMap<(u32, u32), u32>,
 }
 
 impl Leaf<'_> {
-    /// How many further nodes there may be, by their number and by what the fewest bring.
+    /// An upper bound on the number of further nodes, by the caps on nodes and on GPUs, the fewest GPUs
+    /// counted first.
     fn room(&self) -> usize {
         let nodes = usize::try_from(self.caps.nodes.saturating_sub(self.nodes)).unwrap_or(usize::MAX);
         let Some(limit) = self.caps.load else { return nodes };
@@ -73,24 +75,25 @@ impl Leaf<'_> {
         limit.most_nodes(self.load, rest.collect()).min(nodes)
     }
 
-    /// Whether nodes differ in what they bring, so that gains are no more than a bound.
+    /// True if the nodes bring unequal numbers of GPUs, so that the sum of gains is only an upper bound.
     fn is_mixed(&self) -> bool {
         let mut loads = self.rest.keys().map(|(_, load)| *load);
         let first = loads.next();
         self.caps.load.is_some() && loads.any(|load| Some(load) != first)
     }
 
-    /// The most it can give, of however many nodes.
+    /// The most slots that the leaf can give, with any number of nodes.
     fn most(&self) -> u64 {
         if !self.is_mixed() {
             return self.held() + self.gains().sum::<u64>();
         }
-        // By nodes and by what they bring: the most slots that so many have.
+        // A knapsack: for each number of nodes and of GPUs, the most slots.
         let mut ways = BTreeMap::from([((self.nodes, self.load), self.slots)]);
         for ((takes, load), count) in &self.rest {
             for _ in 0..*count {
                 let more = |(&(nodes, brought), &slots): (&(u32, u32), &u64)| {
-                    // Their number is of no interest where it is not limited.
+                    // Where nodes are not capped their number stays out of the key, which keeps the table
+                    // small.
                     let nodes = nodes + u32::from(self.caps.nodes < u32::MAX);
                     let brought = brought.saturating_add(*load);
                     let may = nodes <= self.caps.nodes && self.caps.may_bring(brought);
@@ -105,7 +108,7 @@ impl Leaf<'_> {
         self.caps.most(ways.into_values().max().unwrap_or(0))
     }
 
-    /// What each further node adds, the largest first.
+    /// The slots that each further node adds, the largest first.
     fn gains(&self) -> impl Iterator<Item = u64> + '_ {
         let all = self.rest.iter().rev();
         let takes = all.flat_map(|((takes, _), count)| (0..*count).map(|_| u64::from(*takes)));
@@ -120,20 +123,20 @@ impl Leaf<'_> {
         self.caps.most(self.slots)
     }
 
-    /// Whether it may give another node that brings so much.
+    /// True if the leaf may give another node that brings `load` GPUs.
     fn has_room(&self, load: u32) -> bool {
         self.nodes < self.caps.nodes && self.caps.may_bring(self.load.saturating_add(load))
     }
 }
 
-/// A counted set: how many more nodes of it are needed, and how many there are.
+/// A counted set: the number of its nodes that are still needed, and the number that are still open.
 #[derive(Debug, Clone, Copy)]
 struct Set {
     need: i64,
     has: i64,
 }
 
-/// What becomes of a node.
+/// The decision about a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Open,
@@ -141,35 +144,35 @@ enum Fate {
     Left,
 }
 
-/// A search for the first nodes of which no leaf gives more than it may.
+/// A search for the first nodes of which no leaf gives more than its caps allow.
 pub(super) struct Capped<'a> {
     free: &'a [Free],
     ask: &'a Ask,
-    /// The leaf of every node.
+    /// The index of each node's leaf.
     leaf_of: Vec<usize>,
     leaves: Vec<Leaf<'a>>,
-    /// What further nodes add, all leaves together: how many add how much.
+    /// The gains of further nodes over all leaves: number of nodes by the slots that they add.
     gains: BTreeMap<u64, u64>,
     held: u64,
-    /// The most that all leaves can give.
+    /// The most slots that all leaves can give.
     most: u64,
-    /// Whether nodes of a leaf differ in what they bring.
+    /// True if nodes of some leaf bring unequal numbers of GPUs.
     is_mixed: bool,
     sets: Vec<Set>,
     fates: Vec<Fate>,
-    /// Slots that are wanted.
+    /// Number of slots that the job wants.
     slots: u64,
-    /// Nodes that are still to be taken.
+    /// Number of nodes that are still to be taken.
     nodes: i64,
-    /// Whether more nodes may be taken after these.
+    /// True if the number of nodes is open, so that more may be taken after the required and counted ones.
     is_open: bool,
     meter: &'a Meter,
-    /// Whether the search was not cut short.
+    /// True if the search has not been cut.
     exact: bool,
 }
 
-/// The first nodes, in the order of `free`, with which the job can be completed under the caps. The flag says whether the
-/// search was exhaustive.
+/// The first nodes, in the order of `free`, with which the job can be completed under the caps. The flag is
+/// true if the search was exhaustive.
 pub(super) fn pick(free: &[Free], wanted: Wanted<'_>, caps: Caps<'_>) -> (Option<Vec<bool>>, bool) {
     let new = |nodes| Capped::new(free, wanted, nodes, caps);
     let ask = wanted.ask;
@@ -192,7 +195,8 @@ pub(super) fn pick(free: &[Free], wanted: Wanted<'_>, caps: Caps<'_>) -> (Option
 }
 
 impl<'a> Capped<'a> {
-    /// The question for so many nodes; `None` where a required one is missing or there are too many of them in one leaf.
+    /// The search for `nodes` nodes; `None` if a required node is missing or the caps of a leaf exclude
+    /// required nodes.
     fn new(free: &'a [Free], wanted: Wanted<'a>, nodes: u32, caps: Caps<'a>) -> Option<Self> {
         let Wanted { fabric, ask, meter, .. } = wanted;
         let (mut leaves, mut numbers): (Vec<Leaf<'_>>, BTreeMap<_, usize>) = (Vec::new(), BTreeMap::new());
@@ -247,7 +251,7 @@ impl<'a> Capped<'a> {
         Some(search)
     }
 
-    /// Counts what a leaf has and may give, or no longer does.
+    /// Adds what a leaf holds and may give to the sums, or subtracts it.
     fn count(&mut self, leaf: usize, counts: bool) {
         let leaf = &self.leaves[leaf];
         for gain in leaf.gains() {
@@ -259,22 +263,22 @@ impl<'a> Capped<'a> {
             if counts { (self.held + held, self.most + most) } else { (self.held - held, self.most - most) };
     }
 
-    /// What a node brings of what its leaf may give only so much of.
+    /// Number of capped GPUs that a node brings.
     fn load_of(&self, at: usize) -> u32 {
         self.leaves[self.leaf_of[at]].caps.load_of(self.free[at].pos)
     }
 
-    /// Whether a leaf may give this node besides those that are taken.
+    /// True if the node's leaf may give this node besides the ones taken.
     fn has_room(&self, at: usize) -> bool {
         self.leaves[self.leaf_of[at]].has_room(self.load_of(at))
     }
 
-    /// Gives a node another fate.
+    /// Changes the decision about a node.
     fn turn(&mut self, at: usize, fate: Fate) {
         let (old, node, leaf) =
             (std::mem::replace(&mut self.fates[at], fate), self.free[at], self.leaf_of[at]);
         self.count(leaf, false);
-        // One that is left may still be taken afterwards, where the number of nodes is open.
+        // Where the number of nodes is open, a node that was left may still be taken later.
         let is_open = self.is_open;
         let rests = |fate: Fate| fate == Fate::Open || (fate == Fate::Left && is_open);
         let load = self.load_of(at);
@@ -311,8 +315,8 @@ impl<'a> Capped<'a> {
         self.nodes -= taken;
     }
 
-    /// Whether the rest may make up for what is missing; without counts, and where what nodes bring is the same, that is
-    /// certain.
+    /// True if the rest can complete the job. The answer is exact without counts and with equal GPUs;
+    /// otherwise it may be true in vain.
     fn may_be(&self) -> bool {
         let left = self.nodes.max(0);
         let nodes = left.unsigned_abs();
@@ -335,7 +339,7 @@ impl<'a> Capped<'a> {
         most >= self.slots
     }
 
-    /// The first nodes that will do; `None` if none will, or if the search was cut short.
+    /// The first nodes that complete the job; `None` if none do, or if the search was cut.
     fn first(&mut self) -> Option<Vec<bool>> {
         if !self.may_be() {
             return None;
@@ -349,7 +353,7 @@ impl<'a> Capped<'a> {
             }
             let fate = self.fates.get(at).copied();
             let goes_on = match fate {
-                // Required.
+                // The node is required.
                 Some(Fate::Taken) => true,
                 Some(_) => {
                     decided.push(at);
@@ -365,7 +369,7 @@ impl<'a> Capped<'a> {
         Some(self.taken())
     }
 
-    /// Gives a node a fate if the rest may then do; otherwise it is open again.
+    /// Decides about a node if the rest can then complete the job; otherwise the node stays open.
     fn turn_if(&mut self, at: usize, fate: Fate) -> bool {
         self.turn(at, fate);
         let may = self.may_be();
@@ -375,7 +379,7 @@ impl<'a> Capped<'a> {
         may
     }
 
-    /// Takes decisions back up to a node that was taken and may be left instead; which one.
+    /// Undoes decisions back to the last node that was taken and may be left instead. Returns that node.
     fn go_back(&mut self, decided: &mut Vec<usize>) -> Option<usize> {
         while let Some(at) = decided.pop() {
             let was_taken = self.fates[at] == Fate::Taken;
@@ -388,7 +392,7 @@ impl<'a> Capped<'a> {
         None
     }
 
-    /// Adds nodes in their order until there are slots for all, each if the rest then still has a place.
+    /// Adds nodes in order until the slots are enough, each if the rest can then still complete the job.
     fn fill(&mut self) -> Option<Vec<bool>> {
         for at in 0..self.free.len() {
             if self.held >= self.slots {

@@ -1,4 +1,4 @@
-//! Consecutive positions, whatever the fabric: one walk along them with two ends.
+//! Consecutive positions without regard to the fabric: one pass with a sliding window.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -7,8 +7,9 @@ use crate::model::fabric::{DomainId, Pos};
 use super::capped::Caps;
 use super::{Free, Wanted};
 
-/// The window with the fewest nodes of the heaviest weight, then of the next, and so on, then the fewest slots, then the
-/// first; `free` is in fabric order. Where the number of nodes is open, a window ends as soon as it has enough.
+/// The best window: the fewest nodes of the heaviest weight, then of the next, and so on, then the fewest
+/// slots, then the first. `free` is in fabric order. Where the number of nodes is open, a window ends as soon
+/// as it holds the job.
 pub(super) fn best(free: &[Free], wanted: Wanted<'_>) -> Option<Vec<Free>> {
     let required = wanted.ask.required.iter().copied().collect();
     let weights: BTreeSet<u32> = free.iter().map(|free| free.weight).collect();
@@ -40,29 +41,29 @@ pub(super) fn best(free: &[Free], wanted: Wanted<'_>) -> Option<Vec<Free>> {
 struct Question<'a> {
     wanted: Wanted<'a>,
     required: BTreeSet<Pos>,
-    /// The weights above the least one, the heaviest first.
+    /// The weights above the lightest, the heaviest first.
     weights: Vec<u32>,
 }
 
-/// Some consecutive nodes, and what they come to.
+/// Consecutive nodes, with their sums.
 struct Window<'a> {
     question: &'a Question<'a>,
     leaves: VecDeque<Leaf<'a>>,
-    /// Leaves that may not give as much.
+    /// Number of leaves that may not give what the window uses of them.
     over: u64,
     nodes: u64,
-    /// What they take of the job, as far as their leaves may give it.
+    /// The amount of the job that the nodes take, within the caps of their leaves.
     takes: u64,
-    /// What they have.
+    /// Number of free slots of the nodes.
     slots: u64,
     required: u64,
-    /// Nodes of every counted set.
+    /// Number of nodes in each counted set.
     counted: Vec<u64>,
-    /// Nodes of each of the weights.
+    /// Number of nodes of each weight in `weights`.
     of_weights: Vec<u64>,
 }
 
-/// What a window has of a leaf; without one, of consecutive nodes outside the fabric, which nothing caps.
+/// The part of a leaf in a window. Consecutive nodes outside the fabric count as a leaf without caps.
 struct Leaf<'a> {
     id: Option<DomainId>,
     caps: Caps<'a>,
@@ -97,7 +98,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Whether no more nodes are needed.
+    /// True if no more nodes are needed.
     fn has_enough(&self) -> bool {
         let Question { wanted, required, .. } = self.question;
         self.nodes >= wanted.nodes.unwrap_or(1).max(1).into()
@@ -106,7 +107,7 @@ impl<'a> Window<'a> {
             && self.counted.iter().zip(&wanted.ask.counts).all(|(count, (_, need))| *count >= (*need).into())
     }
 
-    /// Whether a job may have just these nodes, of which each gets a slot at least.
+    /// True if a job may use exactly these nodes, with at least one slot on each.
     fn is_allowed(&self) -> bool {
         let Wanted { nodes, slots, .. } = self.question.wanted;
         self.over == 0
@@ -114,7 +115,7 @@ impl<'a> Window<'a> {
             && self.nodes <= slots.into()
     }
 
-    /// Adds the next node behind.
+    /// Adds the next node at the end.
     fn add(&mut self, free: &Free) {
         let Wanted { fabric, caps, .. } = self.question.wanted;
         let id = fabric.leaf_of(free.pos);
@@ -125,7 +126,7 @@ impl<'a> Window<'a> {
         self.count(free, VecDeque::back_mut, u64::wrapping_add);
     }
 
-    /// Takes the first node away.
+    /// Removes the first node.
     fn remove(&mut self, free: &Free) {
         self.count(free, VecDeque::front_mut, u64::wrapping_sub);
         if self.leaves.front().is_some_and(|leaf| leaf.nodes == 0) {
@@ -133,7 +134,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Changes what a node at one end counts for.
+    /// Adds or subtracts a node at one end of the window.
     fn count(
         &mut self,
         free: &Free,

@@ -1,8 +1,8 @@
-//! Sets of nodes of which some must be of certain kinds, in a given order of preference, without regard to the fabric.
+//! Chooses nodes for counted features in order of preference, without regard to the fabric.
 //!
-//! Nodes that are in the same counted sets can stand in for one another, so whether a choice can be completed is asked of
-//! kinds, not of nodes: how many of each kind serve the counts is tried out, the rest are the nodes that take most. It
-//! is exact unless the search budget runs out.
+//! Nodes in the same counted sets are interchangeable, so whether a choice can be completed is decided by
+//! kinds, not nodes. The search tries how many nodes of each kind serve the counts; the rest are the nodes
+//! that take most. The result is exact unless the search budget runs out.
 
 use std::collections::BTreeMap;
 
@@ -13,37 +13,37 @@ use crate::sched::place::problem::Meter;
 
 use super::{Free, largest_of};
 
-/// The counted sets a node is in, one bit for each.
+/// The counted sets that a node is in, one bit for each.
 type Kind = u32;
 
-/// What is still to be had once some nodes are chosen: at least so many nodes of each counted set.
+/// For each counted set, the number of nodes that are still needed.
 type Needs = Vec<u32>;
 
-/// Nodes that are not chosen yet: by kind and by what they take, how many.
+/// Number of nodes that are not chosen yet, by kind and by the amount that they take.
 type Rest = BTreeMap<Kind, BTreeMap<u32, u32>>;
 
 /// A search for the first nodes that meet the counts.
 pub(super) struct Counted {
-    /// What each node takes, and its kind, in order of preference.
+    /// The amount that each node takes, and its kind, in order of preference.
     nodes: Vec<(u32, Kind)>,
     needs: Needs,
     required: Vec<bool>,
     meter: Meter,
-    /// Whether nothing was left out so far.
+    /// True if the search has not been cut.
     pub(super) exact: bool,
 }
 
-/// A question whether a choice can be completed.
+/// The nodes and slots that are missing in a partial choice.
 #[derive(Clone, Copy)]
 struct Open {
-    /// Nodes that may be added, and are.
+    /// Number of nodes that must still be added.
     nodes: u32,
-    /// Slots that they must have at least.
+    /// The fewest slots that these nodes must have together.
     slots: u32,
 }
 
 impl Counted {
-    /// The question for nodes in order of preference, each with what it takes; `None` where a required one is missing.
+    /// The search over nodes in order of preference; `None` if a required node is missing.
     pub(super) fn new(free: &[Free], ask: &Ask, meter: &Meter) -> Option<Self> {
         let kind = |pos: Pos| {
             let sets = ask.counts.iter().enumerate().filter(|(_, (set, _))| set.contains(pos.index()));
@@ -62,14 +62,16 @@ impl Counted {
         })
     }
 
-    /// The fewest nodes that hold the required ones and meet the counts, of those the first; at most `most`.
+    /// The smallest number of nodes, at most `most`, that includes the required ones and meets the counts; of
+    /// such sets the first.
     pub(super) fn fewest(&mut self, most: u32) -> Option<Vec<bool>> {
         let required = u32::try_from(self.required.iter().filter(|required| **required).count()).ok()?;
         let sum = self.needs.iter().fold(required, |sum, need| sum.saturating_add(*need));
         (required..=sum.min(most)).find_map(|nodes| self.first(nodes, 0))
     }
 
-    /// The first so many nodes that hold the required ones, meet the counts and have so many slots.
+    /// The first set of exactly `nodes` nodes that includes the required ones, meets the counts and has
+    /// `slots` slots.
     pub(super) fn first(&mut self, nodes: u32, slots: u32) -> Option<Vec<bool>> {
         let mut taken = self.required.clone();
         let mut open = Open { nodes, slots };
@@ -86,7 +88,7 @@ impl Counted {
         if !self.can_complete(&rest, &needs, open) {
             return None;
         }
-        // What would not do once does not until something else is taken.
+        // A kind and amount that failed once fails again until another node is taken.
         let mut in_vain: Option<(u32, Kind)> = None;
         let nodes = std::mem::take(&mut self.nodes);
         for (&(takes, kind), taken) in nodes.iter().zip(&mut taken) {
@@ -114,7 +116,7 @@ impl Counted {
         (open.nodes == 0).then_some(taken)
     }
 
-    /// Whether the rest can make up for what is missing.
+    /// True if the rest can complete the choice.
     fn can_complete(&mut self, rest: &Rest, needs: &Needs, open: Open) -> bool {
         if needs.iter().all(|need| *need == 0) {
             return has_room(rest, &[], open);
@@ -125,7 +127,7 @@ impl Counted {
         self.serve_by(rest, &kinds, &mut served, 0, needs, open)
     }
 
-    /// Tries how many of the kinds from `at` on serve the counts, most first.
+    /// Tries numbers of nodes of the kinds from `at` on that serve the counts, the largest number first.
     fn serve_by(
         &mut self,
         rest: &Rest,
@@ -158,32 +160,32 @@ impl Counted {
 }
 
 impl Open {
-    /// Once a node is taken; `None` where no more are wanted.
+    /// The missing nodes and slots once a node is taken; `None` if no more nodes are wanted.
     fn less(self, takes: u32) -> Option<Self> {
         Some(Self { nodes: self.nodes.checked_sub(1)?, slots: self.slots.saturating_sub(takes) })
     }
 }
 
-/// What is needed of the sets that a kind is in.
+/// The needs of the sets that a kind is in.
 fn members(needs: &Needs, kind: Kind) -> impl Iterator<Item = u32> {
     needs.iter().enumerate().filter(move |(index, _)| kind >> index & 1 == 1).map(|(_, need)| *need)
 }
 
-/// Counts so many nodes of a kind.
+/// Subtracts `nodes` nodes of a kind from the needs.
 fn serve(needs: &mut Needs, kind: Kind, nodes: u32) {
     let inside = needs.iter_mut().enumerate().filter(|(index, _)| kind >> index & 1 == 1);
     inside.for_each(|(_, need)| *need = need.saturating_sub(nodes));
 }
 
-/// Takes one node out of the rest.
+/// Removes one node from the rest.
 fn leave(rest: &mut Rest, kind: Kind, takes: u32) {
     if let Some(count) = rest.get_mut(&kind).and_then(|kind| kind.get_mut(&takes)) {
         *count -= 1;
     }
 }
 
-/// Whether the largest nodes of each kind that serve it, and of the others the largest, are as many as are wanted and
-/// have the slots; `served` may leave out the last kinds.
+/// True if there are enough nodes with enough slots: of each kind the largest that serve it, then the largest
+/// others. `served` may omit trailing kinds.
 fn has_room(rest: &Rest, served: &[u32], open: Open) -> bool {
     if let (1, Some(only)) = (rest.len(), rest.values().next()) {
         return largest(only, open);
@@ -203,7 +205,7 @@ fn has_room(rest: &Rest, served: &[u32], open: Open) -> bool {
     largest(&others, Open { nodes, slots: open.slots.saturating_sub(slots) })
 }
 
-/// Whether there are so many nodes, and the largest of them have the slots.
+/// True if there are enough nodes and the largest of them have the slots.
 fn largest(takes: &BTreeMap<u32, u32>, open: Open) -> bool {
     let (missing, slots) = largest_of(takes, open.nodes);
     missing == 0 && slots >= open.slots.into()

@@ -1,8 +1,10 @@
-//! Placement that ignores the fabric: lighter nodes first, and of those the ones with the fewest free slots.
+//! Places a job that ignores the fabric: lighter nodes first, and of these the nodes with the fewest free
+//! slots.
 //!
-//! Of all sets of nodes that will do, the one whose list sorts first in that order is taken. Where the number of nodes
-//! is open, the counted ones come first, as few as meet the counts, and then as few others as hold the rest. What one leaf may
-//! give of one job (`[topology.limits]`) holds here, too; there nodes are filled one after another in that order.
+//! The result is the set of nodes whose list sorts first in that order. Where the number of nodes is open,
+//! the fewest nodes that meet the counts are chosen first, then the fewest others that hold the rest. The
+//! caps per leaf (`[topology.limits]`) hold here, too; under caps nodes are filled one after another in that
+//! order.
 
 mod capped;
 mod consecutive;
@@ -20,7 +22,7 @@ use crate::sched::place::slots::View;
 use capped::Caps;
 use counted::Counted;
 
-/// A node that could take part.
+/// A node that the job may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Free {
     weight: u32,
@@ -29,7 +31,8 @@ struct Free {
     takes: u32,
 }
 
-/// Places a job on any nodes, those outside the fabric included; `nodes` as in the ask, but one number.
+/// Places a job on any nodes, including those outside the fabric; `nodes` is one number of the ask's range,
+/// or `None`.
 pub(super) fn place_flat(
     view: &View<'_>,
     ask: &Ask,
@@ -65,7 +68,7 @@ pub(super) fn place_flat(
     Ok(placement(view, chosen, wanted, exact))
 }
 
-/// What is wanted: slots, and nodes where their number is given.
+/// The request: slots, and the number of nodes if it is given.
 #[derive(Clone, Copy)]
 struct Wanted<'a> {
     fabric: &'a Fabric,
@@ -76,7 +79,7 @@ struct Wanted<'a> {
     meter: &'a Meter,
 }
 
-/// The first so many nodes in order of preference.
+/// The first `nodes` nodes in order of preference; `None` if there are fewer.
 fn first(mut free: Vec<Free>, nodes: u32) -> Option<Vec<Free>> {
     let nodes = nodes as usize;
     if nodes < free.len() {
@@ -86,8 +89,8 @@ fn first(mut free: Vec<Free>, nodes: u32) -> Option<Vec<Free>> {
     (free.len() == nodes).then_some(free)
 }
 
-/// The first nodes in order of preference with which the job can be completed; `free` is in that order. The flag says
-/// whether the search was exhaustive.
+/// The first nodes, in the order of `free`, with which the job can be completed. The flag is true if the
+/// search was exhaustive.
 fn pick(free: &[Free], wanted: Wanted<'_>) -> (Option<Vec<bool>>, bool) {
     let ask = wanted.ask;
     if wanted.nodes.is_none() && ask.counts.is_empty() && ask.required.is_empty() {
@@ -102,14 +105,14 @@ fn pick(free: &[Free], wanted: Wanted<'_>) -> (Option<Vec<bool>>, bool) {
     (taken, counted.exact)
 }
 
-/// Adds nodes for the slots that are missing: as few as will do of the heaviest, of the next, and so on; of those sets the one
-/// whose list sorts first.
+/// Adds nodes for the missing slots: as few as possible of the heaviest weight, then of the next, and so on;
+/// of those sets the one whose list sorts first.
 fn fill(free: &[Free], mut taken: Vec<bool>, slots: u32) -> Option<Vec<bool>> {
     let held = free.iter().zip(&taken).filter(|(_, taken)| **taken).map(|(free, _)| free.takes);
     let mut left = u64::from(held.fold(slots, u32::saturating_sub));
     let mut weights: Vec<u32> = free.iter().rev().map(|free| free.weight).collect();
     weights.dedup();
-    // From the heaviest.
+    // Classes run from the heaviest weight to the lightest.
     let mut classes: Vec<Class> = vec![Class::default(); weights.len()];
     let class_of = |weight: u32| weights.iter().position(|own| *own == weight);
     for (free, _) in free.iter().zip(&taken).filter(|(_, taken)| !**taken) {
@@ -138,17 +141,17 @@ fn fill(free: &[Free], mut taken: Vec<bool>, slots: u32) -> Option<Vec<bool>> {
     (left == 0).then_some(taken)
 }
 
-/// Nodes of one weight that are not chosen yet.
+/// The nodes of one weight that are not chosen yet.
 #[derive(Debug, Clone, Default)]
 struct Class {
-    /// By what they take, how many.
+    /// Number of nodes, by the amount that they take.
     rest: BTreeMap<u32, u32>,
-    /// How many of them the job has.
+    /// Number of these nodes that the job still gets.
     wanted: u32,
 }
 
 impl Class {
-    /// The most that so many take.
+    /// The most slots that `wanted` of these nodes take.
     fn most(&self) -> u64 {
         largest_of(&self.rest, self.wanted).1
     }
@@ -160,7 +163,7 @@ impl Class {
     }
 }
 
-/// Of nodes by what they take, so many of the largest: how many are missing, and what they take.
+/// For the `wanted` largest nodes: the number that are missing, and the slots that they take.
 fn largest_of(rest: &BTreeMap<u32, u32>, wanted: u32) -> (u32, u64) {
     let (mut missing, mut most) = (wanted, 0);
     for (&takes, &count) in rest.iter().rev() {
@@ -174,7 +177,7 @@ fn largest_of(rest: &BTreeMap<u32, u32>, wanted: u32) -> (u32, u64) {
     (missing, most)
 }
 
-/// Works out how few nodes of each class, of which the last is the lightest, hold so many slots.
+/// Computes the fewest nodes of each class, the last being the lightest, that hold `slots` slots.
 fn share_out(classes: &mut [Class], slots: u64) -> Option<()> {
     let all =
         |class: &Class| class.rest.iter().flat_map(|(takes, count)| (0..*count).map(|_| *takes)).collect();
@@ -195,14 +198,15 @@ fn placement(view: &View<'_>, mut chosen: Vec<Free>, wanted: Wanted<'_>, exact: 
     chosen.sort_unstable_by_key(|free| free.pos);
     let mut left = wanted.slots;
     let mut after = u32::try_from(chosen.len()).unwrap_or(u32::MAX);
-    // What the leaves may still give where there are caps, and to how many of the nodes.
+    // For each leaf: the slots that it may still give under the caps, and the number of its nodes still to
+    // fill.
     let mut leaves: BTreeMap<DomainId, (u32, u32)> = BTreeMap::new();
     for leaf in caps.iter().flat_map(|_| &chosen).filter_map(|free| fabric.leaf_of(free.pos)) {
         leaves.entry(leaf).or_insert((caps.map_or(u32::MAX, |caps| caps.slots), 0)).1 += 1;
     }
     let mut shares = Vec::with_capacity(chosen.len());
     for free in chosen {
-        // Every node gets at least one task, earlier ones as many as they take.
+        // Every node gets at least one task; earlier nodes get as many as they take.
         after -= 1;
         let mut share = free.takes.min(left.saturating_sub(after));
         if let Some((slots, nodes)) = fabric.leaf_of(free.pos).and_then(|leaf| leaves.get_mut(&leaf)) {

@@ -1,4 +1,4 @@
-//! How much may still be done for one question.
+//! The number of steps that are left for one question.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -7,8 +7,8 @@ use crate::sched::place::ask::Ask;
 use crate::sched::place::budget::SharedBudget;
 use crate::sched::place::slots::View;
 
-/// Steps that are left to everything that works on one question. A step is a way to use a part of the fabric that is made
-/// or looked at, or work that takes about as long: a hundred nanoseconds or two.
+/// The steps that are left for one question, shared by everything that works on it. One step is a way to use
+/// a part of the fabric that is made or examined, or other work of one or two hundred nanoseconds.
 #[derive(Debug, Clone)]
 pub(crate) struct Meter {
     left: Rc<Cell<u64>>,

@@ -108,7 +108,7 @@ pub(super) struct Problem<'a> {
     loads: Loads<'a>,
     /// The largest number of nodes in one leaf, where tasks are placed.
     pub(super) leaf_nodes: Option<u32>,
-    /// Where tasks are placed: each used domain of the layer gives a multiple of this number of nodes.
+    /// The multiple of nodes that each used domain of the layer gives, where tasks are placed.
     node_unit: Option<(Layer, u32)>,
     /// The fewest and the most nodes that some domains may give.
     pub(super) limits: Limits,
@@ -406,7 +406,7 @@ impl<'a> Problem<'a> {
         self.only.as_ref().is_none_or(|only| only.contains(pos.index()))
     }
 
-    /// The same question, to be answered with exactly these nodes.
+    /// Returns the question again, to be answered with exactly these nodes.
     pub(super) fn only_these(&self, nodes: impl Iterator<Item = Pos>) -> Self {
         let required: Vec<Pos> = nodes.collect();
         let mut only = FixedBitSet::with_capacity(self.fabric.len());
@@ -416,12 +416,12 @@ impl<'a> Problem<'a> {
         problem
     }
 
-    /// The same question with the initial number of steps.
+    /// Returns the question again, with the initial number of steps.
     pub(super) fn anew(&self) -> Self {
         Self { meter: self.meter.anew(), ..self.clone() }
     }
 
-    /// The same question with a domain that has to hold the job; only shortcuts use this.
+    /// Returns the question again, with a domain that has to hold the job; only shortcuts use it.
     pub(super) fn inside(&self, holder: DomainId) -> Self {
         Self { holder: Some(holder), ..self.clone() }
     }
@@ -431,7 +431,7 @@ impl<'a> Problem<'a> {
         self.holder.is_none_or(|holder| self.fabric.within(id, holder))
     }
 
-    /// The same question with another ask, which may differ only in what is not computed in advance.
+    /// Returns the question with another ask, which may differ only in what is not computed in advance.
     pub(super) fn asking<'b>(self, ask: &'b Ask) -> Problem<'b>
     where
         'a: 'b,
@@ -460,7 +460,7 @@ impl<'a> Problem<'a> {
         Problem::new(self.view, ask, nodes, frame, &self.meter)
     }
 
-    /// The same question, confined to these leaves, each of which has to be used.
+    /// Returns the question again, confined to these leaves, each of which has to be used.
     pub(super) fn all_of_these(&self, leaves: &[DomainId]) -> Self {
         let mut only = FixedBitSet::with_capacity(self.fabric.len());
         leaves.iter().for_each(|&leaf| only.insert_range(self.fabric.domain(leaf).range()));

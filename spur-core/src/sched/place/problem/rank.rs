@@ -24,7 +24,7 @@ pub(crate) enum Holder {
 pub(crate) struct Rank {
     /// Weights, preferences, the layer of the domain, and spans.
     pub(crate) head: Vec<Criterion>,
-    /// For balanced placements: the least share (negated) and the largest share, from the top layer down.
+    /// The least share (negated) and the largest share of a balanced placement, from the top layer down.
     pub(crate) even: Vec<Criterion>,
     /// Waste, slots left in used domains, and the settable score.
     pub(crate) tail: Vec<Criterion>,

@@ -1,5 +1,5 @@
-//! What a placement on a stretch of positions costs at least, from sums along the positions: exactly what it costs where
-//! every node of the stretch is used, and where whole nodes are alike.
+//! Lower bounds on the cost of a placement on a stretch of positions, from prefix sums along the positions. A
+//! bound is exact where every node of the stretch is used, and where whole nodes are alike.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -9,26 +9,27 @@ use crate::sched::place::problem::{
     Cost, Item, Problem, Rank, added_up, position, positions, rank, rank_node,
 };
 
-/// Sums along the positions of a fabric.
+/// Prefix sums along the positions of a fabric.
 pub(super) struct Bounds<'p, 'a> {
     problem: &'p Problem<'a>,
-    /// From the leaves up to below the top: what is used of a layer below the domain that holds a stretch.
+    /// For each layer from the leaves to below the top: the domains used below the holder of a stretch.
     layers: Vec<Along>,
-    /// For each weight, the heaviest first, by position: how many usable nodes before it weigh so much. None where weights
-    /// do not count.
+    /// For each weight, the heaviest first: prefix sums of the usable nodes of that weight. Empty where
+    /// weights do not count.
     of_weights: Vec<Vec<u32>>,
 }
 
-/// The domains that count for a layer, one after another along the positions.
+/// The domains that count for a layer, in the order of positions.
 struct Along {
-    /// By leaf: the place of the domain above it among them.
+    /// For each leaf, the index of the domain above it.
     places: Vec<usize>,
-    /// By place: slots of the domains before it.
+    /// For each index, the slots of all domains before it.
     before: Vec<u64>,
 }
 
 impl<'p, 'a> Bounds<'p, 'a> {
-    /// None where one node is placed, or where jobs are spread. Of tasks only stretches of which every node is used have bounds.
+    /// The bounds; `None` where one node is placed or jobs are spread. With tasks, bounds hold only for
+    /// stretches of which every node is used.
     pub(super) fn of(problem: &'p Problem<'a>) -> Option<Self> {
         let is_single = problem.by_nodes && problem.amount == 1;
         if is_single || problem.ask.mode == Mode::Distributed {
@@ -50,13 +51,15 @@ impl<'p, 'a> Bounds<'p, 'a> {
         })
     }
 
-    /// Whether two stretches that begin in one leaf and end in one leaf have the same rank: nodes are whole and weigh the same.
+    /// True if stretches that begin in the same leaf and end in the same leaf have equal ranks: nodes are
+    /// whole and of one weight.
     pub(super) fn are_of_leaves(&self) -> bool {
         self.of_weights.is_empty() && self.problem.view.slots.are_whole()
     }
 
-    /// The rank that a placement which uses every domain of a stretch has at least, on nodes that have no fewer than so many
-    /// slots; None where no domain that may hold the job has the stretch. Tasks use every node.
+    /// A lower bound on the rank of a placement that uses every domain of a stretch, on nodes that have at
+    /// least `slots` slots together. `None` if no domain that may hold the job contains the stretch. Tasks
+    /// use every node.
     pub(super) fn rank<C: Cost>(&self, stretch: &Range<usize>, slots: u64) -> Option<Rank> {
         let problem = self.problem;
         if !problem.by_nodes && stretch.len() == 1 && !problem.view.slots.are_whole() {
@@ -71,7 +74,7 @@ impl<'p, 'a> Bounds<'p, 'a> {
         let mut item = Item::<C>::nothing(problem.layout.width());
         let fields = item.cost.fields_mut();
         let nodes = if problem.by_nodes { problem.amount as usize } else { stretch.len() };
-        // The lightest there are.
+        // Nodes are counted from the lightest class up, which gives the smallest cost.
         let mut wanted = u32::try_from(nodes).unwrap_or(u32::MAX);
         for (class, before) in self.of_weights.iter().enumerate().rev() {
             let taken = wanted.min(before[stretch.end] - before[stretch.start]);
@@ -99,7 +102,7 @@ impl Along {
         let (mut last, mut sum) = (None, 0);
         for leaf in problem.fabric.domains_of(Layer::LEAF) {
             let domain = problem.fabric.covering(leaf, layer);
-            // Nothing is used of what has no nodes.
+            // A domain without nodes is never used.
             if last != Some(domain) && problem.fabric.domain(leaf).size() > 0 {
                 along.before.push(sum);
                 sum += problem.slots(domain);
@@ -111,7 +114,7 @@ impl Along {
         along
     }
 
-    /// How many of the domains there are above some leaves, and their slots.
+    /// The number of domains above a range of leaves, and their slots.
     fn used(&self, leaves: &RangeInclusive<DomainId>) -> (usize, u64) {
         let [first, last] = [leaves.start(), leaves.end()].map(|leaf| self.places[leaf.index()]);
         (last + 1 - first, self.before[last + 1] - self.before[first])

@@ -1,4 +1,4 @@
-//! Placements with an outline: which nodes go together is tried out, and every trial is a problem of its own.
+//! Placements with an outline: each possible set of nodes or leaves is a problem of its own.
 
 mod bounds;
 mod segment;

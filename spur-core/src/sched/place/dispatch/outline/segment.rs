@@ -1,10 +1,10 @@
-//! Segments: the job is several groups of equally many nodes, and the block rule holds for each.
+//! Segments: the job consists of groups of equally many nodes, and the block rule holds for each.
 //!
-//! Where a segment fits one base block, each base block holds a multiple of a segment, and the dynamic program stays
-//! exact. Where a segment is larger, it lies in one aggregate and may touch only so many blocks of the layer below:
-//! packing segments into blocks is hard in general. There the best placement without that rule is looked at; if it does
-//! not fall into segments, what it gives each block of an aggregate is forbidden, and so on, the best first, within a
-//! budget.
+//! Where a segment fits one base block, each base block holds a multiple of a segment, and the dynamic
+//! programme is exact. A larger segment is in one aggregate and may use only so many blocks of the layer
+//! below. Packing segments into blocks is hard in general, so branch and bound is used: the best placement
+//! without that rule is computed. If it does not divide into segments, the shares that it gives to an
+//! aggregate's blocks are forbidden (a no-good), and the next best is computed, within the budget.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::sched::place::dispatch::{solve, solve_ranked};
 use crate::sched::place::problem::{Limits, Meter, Problem, Rank};
 use crate::sched::place::slots::{Slots, View, bottom_up, narrow};
 
-/// Places `nodes` nodes in segments; None where that is not possible now.
+/// Places `nodes` nodes in segments.
 pub(crate) fn place_segments(
     view: &View<'_>,
     ask: &Ask,
@@ -63,17 +63,17 @@ pub(crate) fn place_segments(
 #[derive(Debug, Clone, Copy)]
 struct Packing {
     size: u32,
-    /// Domains of the layer below that one segment may touch.
+    /// The most domains of the layer `below` that one segment may use.
     touch: u32,
     /// The layer below the domains that hold a segment.
     below: Layer,
-    /// No two segments share a base block.
+    /// True if no two segments may share a base block.
     spread: bool,
 }
 
 impl Packing {
-    /// The blocks that a packing counts in, below an aggregate: those that segments touch, base blocks where none may
-    /// be shared.
+    /// The blocks below an aggregate in which a packing counts: the blocks that segments use, or base blocks
+    /// where no two segments may share one.
     fn blocks(self, fabric: &Fabric, home: DomainId) -> Vec<DomainId> {
         let layer = if self.spread { Layer::LEAF } else { self.below };
         let (mut blocks, mut open) = (Vec::new(), vec![home]);
@@ -88,7 +88,7 @@ impl Packing {
         blocks
     }
 
-    /// What is free in each of them.
+    /// The free nodes of each of these blocks.
     fn rooms(self, problem: &Problem<'_>, home: DomainId) -> Vec<u32> {
         let room = |id: DomainId| match problem.by_nodes {
             true => problem.capacity(id),
@@ -97,19 +97,19 @@ impl Packing {
         self.blocks(problem.fabric, home).into_iter().map(room).collect()
     }
 
-    /// Whether any sum over blocks will do as long as a segment may touch that many of them.
+    /// True if any division over blocks is allowed, because a segment may use that many of them.
     fn is_loose(self, touched: usize) -> bool {
         !self.spread && touched as u64 <= u64::from(self.touch)
     }
 }
 
-/// What one step of packing counts for: it takes about as long as so many steps of a search.
+/// Search steps that one step of packing counts for, because it takes about that much longer.
 const STEP: usize = 8;
 
 /// A search for ways to pack segments into blocks.
 ///
-/// It never hurts a packing to take a segment from as few blocks as will do, all but one of them used up: what the
-/// others held there can be held by the one that keeps the rest. So a state is just the room left in each block.
+/// Taking a segment from a minimal set of blocks, all but one of them used up, never hurts a packing: the
+/// block that keeps the rest can hold what the others held. So a state is only the free amount of each block.
 struct SegmentSearch<'a> {
     fabric: &'a Fabric,
     packing: Packing,
@@ -120,9 +120,9 @@ struct SegmentSearch<'a> {
 }
 
 impl SegmentSearch<'_> {
-    /// Where consolidated segments want the job as a whole: sizes are counted in whole segments, as many as would find room in
-    /// a domain that nobody else uses. What lies below the domain that holds a segment holds none: what the job touches there
-    /// is what its segments may touch.
+    /// The frame of the whole job with consolidated segments. Sizes count whole segments, as many as fit a
+    /// domain that no other job uses. Limits on layers below the domain of a segment do not apply to the job,
+    /// only to each segment.
     fn whole_job(&mut self, idle: &Slots, nodes: u32, home: Layer) -> Frame {
         let (fabric, size) = (self.fabric, self.packing.size);
         let holds = bottom_up(fabric, |id, domain, below| {
@@ -142,7 +142,8 @@ impl SegmentSearch<'_> {
         Frame { touch: whole.touch.filter(|(layer, _)| *layer >= home), ..whole }
     }
 
-    /// The most nodes, in whole segments, that blocks of the given room can hold; no limit where any sum will do.
+    /// The most nodes, in whole segments, that blocks with the given free nodes can hold; [`u32::MAX`] where
+    /// any division is allowed.
     fn most(&mut self, rooms: &[u32]) -> u32 {
         if self.packing.is_loose(rooms.iter().filter(|&&room| room > 0).count()) {
             return u32::MAX;
@@ -155,7 +156,7 @@ impl SegmentSearch<'_> {
         segments * self.packing.size
     }
 
-    /// How much of each block so many segments take, if they fit.
+    /// The number of nodes of each block that `segments` segments take; `None` if they do not fit.
     fn pack(&mut self, rooms: &[u32], segments: u32) -> Option<Vec<u32>> {
         let mut left: Vec<(u32, usize)> =
             rooms.iter().copied().zip(0..).filter(|(room, _)| *room > 0).collect();
@@ -187,7 +188,7 @@ impl SegmentSearch<'_> {
             }
             let (mut next, mut used) = (left.to_vec(), taken.to_vec());
             let mut need = self.packing.size;
-            // Small blocks are used up; the largest keeps the rest.
+            // Small blocks are used up; the largest block keeps the rest.
             for &index in some.iter().rev() {
                 let part = next[index].0.min(need);
                 need -= part;
@@ -204,17 +205,18 @@ impl SegmentSearch<'_> {
         false
     }
 
-    /// Takes a step, if one is left; if not, the search is not exact.
+    /// Takes a step if one is left; otherwise marks the search as cut and returns false.
     fn takes_a_step(&mut self) -> bool {
         let is_left = self.meter.take(STEP);
         self.exact &= is_left;
         is_left
     }
 
-    /// Sets of blocks that one segment may be taken from, none of which would hold it without one of its blocks;
-    /// `rooms` falls.
+    /// The minimal sets of blocks that hold one segment: without any one block the set is too small. `rooms`
+    /// is in descending order.
     fn minimal_sets(&mut self, rooms: &[u32]) -> Vec<Vec<usize>> {
-        // Where base blocks are counted and the rule is about larger ones, any number.
+        // Where base blocks are counted but the block rule limits larger ones, the number of base blocks is
+        // not limited.
         let counts_others = self.packing.spread && self.packing.below > Layer::LEAF;
         let most = if counts_others { u32::MAX } else { self.packing.touch };
         let mut sets = Vec::new();
@@ -232,7 +234,8 @@ impl SegmentSearch<'_> {
                 let mut more = set.clone();
                 more.push(index);
                 let total = sum + rooms[index];
-                // Rooms fall, so the last one is the smallest: without it the set must fall short.
+                // Blocks are in descending order, so the last one is the smallest: without it the set must be
+                // too small.
                 if total >= self.packing.size {
                     sets.push(more);
                 } else {
@@ -248,11 +251,12 @@ impl SegmentSearch<'_> {
     }
 }
 
-/// What a placement gives each block of an aggregate.
+/// The number of nodes that a placement gives each block of an aggregate.
 type Given = Vec<(DomainId, u32)>;
 
 impl SegmentSearch<'_> {
-    /// What the placement gives the blocks of the first aggregate where that does not fall into segments.
+    /// The first aggregate whose nodes do not divide into segments, with the nodes given to each block;
+    /// `None` if all divide.
     fn first_whole(&mut self, placement: &Placement) -> Option<(DomainId, Given)> {
         self.homes.iter().find_map(|&home| {
             let blocks = self.packing.blocks(self.fabric, home).into_iter();
@@ -279,8 +283,8 @@ impl SegmentSearch<'_> {
         self.divide(&mut vec![false; parts.len()], &parts)
     }
 
-    /// Whether base blocks, each with the domain below the aggregate that it is in, can be divided into groups of one
-    /// segment each.
+    /// True if base blocks, each paired with the domain below the aggregate that contains it, divide into
+    /// groups of one segment each.
     fn divide(&mut self, taken: &mut Vec<bool>, parts: &[(DomainId, u32)]) -> bool {
         match taken.iter().position(|taken| !taken) {
             None => true,
@@ -288,7 +292,7 @@ impl SegmentSearch<'_> {
         }
     }
 
-    /// Whether the group that lacks `left` nodes can be completed from `at` on, and the rest divided.
+    /// True if blocks from `at` on complete a group that lacks `left` nodes, and the rest divides, too.
     fn group(
         &mut self,
         taken: &mut Vec<bool>,
@@ -327,8 +331,8 @@ impl SegmentSearch<'_> {
         false
     }
 
-    /// The best placement that falls into segments, of those within limits. Each step takes the best there is; what it
-    /// gives the blocks of an aggregate where it does not fall apart is left out of the next ones.
+    /// The best placement within the limits that divides into segments. Each step takes the best open
+    /// placement; if it does not divide, its shares in one aggregate are excluded from the next ones.
     fn branch(&mut self, mut problem: Problem<'_>, limits: Limits) -> Result<Placement, Missed> {
         let step = self.fabric.domains().count() + problem.view.slots.nodes();
         let mut open: BTreeMap<(Rank, Vec<Pos>, usize), (Placement, Limits)> = BTreeMap::new();
@@ -359,10 +363,11 @@ impl SegmentSearch<'_> {
         }
     }
 
-    /// Some placement that falls into segments, once the budget is used up: each aggregate is packed for itself.
+    /// Some placement that divides into segments, once the budget is used up: each aggregate is packed by
+    /// itself.
     fn settle(&mut self, mut problem: Problem<'_>, mut limits: Limits) -> Result<Placement, Missed> {
         self.meter = problem.meter.clone();
-        // Each time one more aggregate is settled.
+        // Each round settles one more aggregate.
         for _ in 0..=self.homes.len() {
             problem.set_limits(limits.clone());
             let (_, placement) = solve_ranked(&problem).map_err(|_| Missed::UNKNOWN)?;
@@ -377,7 +382,7 @@ impl SegmentSearch<'_> {
     }
 }
 
-/// The limits that together leave out exactly what was given to the blocks of one aggregate.
+/// Limits that together exclude exactly the shares given to the blocks of one aggregate.
 fn without(limits: &Limits, given: &Given) -> Vec<Limits> {
     let mut others = Vec::new();
     let mut fixed = limits.clone();

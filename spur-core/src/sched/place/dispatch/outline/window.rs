@@ -1,5 +1,5 @@
-//! Placements whose outline is fixed beforehand: consecutive positions, or leaves side by side. Every outline is a
-//! problem of its own; the order among them is the order among placements.
+//! Placements with an outline: consecutive positions, or adjacent leaves. Every outline is a problem of its
+//! own, and the order among outlines is the order among placements.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -23,7 +23,7 @@ pub(crate) fn contiguous<C: Cost>(problem: &Problem<'_>) -> Result<Ranked, Misse
     let Some(bounds) = Bounds::of(problem) else { return best_promising::<C>(problem, windows, best) };
     let slots_of = |pos: Pos| if problem.view.slots.are_whole() { 0 } else { problem.slots_of_node(pos) };
     let before = added_up(positions(0..problem.fabric.wired()).map(slots_of));
-    // Windows on the same leaves cost the same at least.
+    // Windows on the same leaves have the same lower bound.
     let leaves = |window: &Range<usize>| {
         [window.start, window.end - 1].map(|index| problem.fabric.leaf_of(position(index)))
     };
@@ -38,7 +38,8 @@ pub(crate) fn contiguous<C: Cost>(problem: &Problem<'_>) -> Result<Ranked, Misse
     best_bounded(problem, ranked, |window| window.start, best, offer)
 }
 
-/// The best of some outlines: each time those that cost the same at least, from the first to the last, and where each starts.
+/// The best of several outlines by branch and bound. `ranked` groups outlines with equal lower bounds, in
+/// order; `start` is the first position of an outline.
 fn best_bounded<'w, O: 'w>(
     problem: &Problem<'_>,
     ranked: impl Iterator<Item = (Rank, &'w [O])>,
@@ -48,7 +49,7 @@ fn best_bounded<'w, O: 'w>(
 ) -> Result<Ranked, Missed> {
     let (ranks, mut groups): (Vec<Rank>, Vec<&[O]>) = ranked.unzip();
     let starts = groups.iter().map(|alike| start(&alike[0]));
-    // By what they cost at least, and where the first of them starts.
+    // Open groups by lower bound, then by the start of their first outline.
     let mut open: BinaryHeap<Reverse<(Rank, usize, usize)>> = ranks
         .into_iter()
         .zip(starts)
@@ -71,13 +72,13 @@ fn best_bounded<'w, O: 'w>(
     best.ranked()
 }
 
-/// The best of windows of which not every node has to be used.
+/// The best window where not every node of a window has to be used.
 fn best_promising<C: Cost>(
     problem: &Problem<'_>,
     windows: Vec<Range<usize>>,
     mut best: Best,
 ) -> Result<Ranked, Missed> {
-    // Those that look best come first, as not all may be looked at.
+    // The most promising windows come first, because the budget may not allow all.
     let mut windows: Vec<_> = windows.into_iter().map(|window| (looks(problem, &window), window)).collect();
     windows.sort_by_key(|(looks, window)| (*looks, window.start, window.end));
     for (index, ((promise, ..), window)) in windows.iter().enumerate() {
@@ -94,10 +95,10 @@ fn best_promising<C: Cost>(
     best.ranked()
 }
 
-/// The best placement that uses exactly so many leaves side by side.
+/// The best placement that uses exactly `leaves` adjacent leaves.
 pub(crate) fn adjacent<C: Cost>(problem: &Problem<'_>, leaves: u32) -> Result<Ranked, Missed> {
     let runs = runs(problem.fabric);
-    // Of the leaves before each, which come first among domains: what they have room for, and how many have none.
+    // Prefix sums over the leaves, which are the first domains: their capacity, and the number of full ones.
     let rooms = || problem.fabric.domains_of(Layer::LEAF).map(|leaf| problem.capacity(leaf));
     let (room, full) =
         (added_up(rooms().map(u64::from)), added_up(rooms().map(|room| usize::from(room == 0))));
@@ -107,7 +108,8 @@ pub(crate) fn adjacent<C: Cost>(problem: &Problem<'_>, leaves: u32) -> Result<Ra
     };
     let windows = runs.iter().flat_map(|run| run.windows(leaves as usize)).filter(holds);
     let mut windows: Vec<&[DomainId]> = windows.collect();
-    // Of jobs that wait most are asked about at many moments in vain, so that no more is worked out before this is known.
+    // Most questions of waiting jobs, asked for many moments, end here, so nothing else is computed before
+    // this test.
     if windows.is_empty() {
         return Err(Missed::NONE);
     }
@@ -115,7 +117,7 @@ pub(crate) fn adjacent<C: Cost>(problem: &Problem<'_>, leaves: u32) -> Result<Ra
     let offer = |best: &mut Best, problem: &Problem<'_>, window: &&[DomainId]| {
         best.offer::<C>(&problem.all_of_these(window), start(window));
     };
-    // Of how many nodes tasks use in leaves nothing is known.
+    // With tasks the number of nodes that each leaf uses is unknown, so only nodes have bounds.
     if let Some(bounds) = Bounds::of(problem).filter(|_| leaves > 1 && problem.by_nodes) {
         let least = least_slots(problem);
         let ranked = windows.chunks(1).filter_map(|alone| {
@@ -126,7 +128,7 @@ pub(crate) fn adjacent<C: Cost>(problem: &Problem<'_>, leaves: u32) -> Result<Ra
         });
         return best_bounded(problem, ranked, start, Best::new(true), offer);
     }
-    // Those that look best come first, as not all may be looked at.
+    // The most promising windows come first, because the budget may not allow all.
     let fabric = problem.fabric;
     windows.sort_by_cached_key(|window| {
         let parent = fabric.domain(window[0]).parent().map_or(0, |id| problem.slots(id));
@@ -143,7 +145,8 @@ pub(crate) fn adjacent<C: Cost>(problem: &Problem<'_>, leaves: u32) -> Result<Ra
     best.ranked()
 }
 
-/// By leaf: the slots of the usable node that has fewest; nothing where nodes are whole. Leaves come first among domains.
+/// For each leaf, the fewest slots of a usable node; empty where nodes are whole. Leaves are the first
+/// domains.
 fn least_slots(problem: &Problem<'_>) -> Vec<Option<u64>> {
     let fabric = problem.fabric;
     if !problem.shares_nodes() {
@@ -156,12 +159,12 @@ fn least_slots(problem: &Problem<'_>) -> Vec<Option<u64>> {
     fabric.domains_of(Layer::LEAF).map(least).collect()
 }
 
-/// Steps that it takes to set up the question for one outline.
+/// Steps that count for setting up the question of one outline.
 const SETUP: usize = 256;
 
-/// The best outline so far.
+/// The best outline found so far.
 struct Best {
-    /// How good it is, where it starts, and the placement.
+    /// The rank of the best outline, its first position, and its placement.
     winner: Option<(Rank, usize, Placement)>,
     exact: bool,
 }
@@ -177,7 +180,7 @@ impl Best {
         Ok((rank, Placement { exact: exact && placement.exact, ..placement }))
     }
 
-    /// Solves a window, unless it lies on other leaves than are wanted.
+    /// Solves a window, unless its positions are not on the required number of adjacent leaves.
     fn offer_window<C: Cost>(&mut self, problem: &Problem<'_>, window: &Range<usize>) {
         let lies_on = |leaves| are_side_by_side(problem.fabric, window.clone().map(position), leaves);
         if problem.ask.adjacent.is_none_or(lies_on) {
@@ -185,9 +188,9 @@ impl Best {
         }
     }
 
-    /// Solves one outline, which starts at a position, and keeps it if it is better than what there was.
+    /// Solves one outline that starts at position `start`, and keeps it if it is better than the best so far.
     fn offer<C: Cost>(&mut self, problem: &Problem<'_>, start: usize) {
-        // The question is set up anew for each.
+        // The question is set up anew for each outline.
         problem.meter.take(SETUP + problem.fabric.domains().size_hint().0 / 8 + problem.fabric.len() / 256);
         let (found, mut exact) = choose::<C>(problem);
         if let Some(found) = found {
@@ -204,11 +207,11 @@ impl Best {
     }
 }
 
-/// Windows that are kept at most.
+/// The largest number of windows that are kept.
 const MOST: usize = 1 << 17;
 
-/// Runs of consecutive usable positions of the right length, none across two roots; and whether these are all that may
-/// matter.
+/// Runs of consecutive usable positions of a suitable length, none across two roots. The flag is true if no
+/// window is missing that could matter.
 fn windows(problem: &Problem<'_>) -> (Vec<Range<usize>>, bool) {
     let mut windows = Vec::new();
     let most = problem.amount as usize;
@@ -219,7 +222,7 @@ fn windows(problem: &Problem<'_>) -> (Vec<Range<usize>>, bool) {
         let range = problem.fabric.domain(root).range();
         let takes: Vec<u64> = range.clone().map(|index| problem.most_on(position(index)).into()).collect();
         let sums = added_up(takes.iter().copied());
-        // One after the last of the usable positions that follow each other, and of those that hold the job.
+        // Ends (exclusive) of the run of usable positions, and of the shortest window that holds the job.
         let (mut last, mut enough) = (0, 0);
         for start in (0..takes.len()).filter(|&start| takes[start] > 0) {
             last = last.max(start);
@@ -248,8 +251,8 @@ fn windows(problem: &Problem<'_>) -> (Vec<Range<usize>>, bool) {
     (windows, true)
 }
 
-/// The layer of the lowest domain that holds a window where that decides first, 0 where something else does; how many leaves
-/// it goes over, and the slots of that domain.
+/// The promise of a window: the layer of its lowest common domain (0 where something else decides first), the
+/// number of leaves that it crosses, and the slots of that domain.
 fn looks(problem: &Problem<'_>, window: &Range<usize>) -> (u8, u32, u64) {
     let ask = problem.ask;
     let decides = problem.layout.weights == 0
@@ -264,7 +267,8 @@ fn looks(problem: &Problem<'_>, window: &Range<usize>) -> (u8, u32, u64) {
     (layer, last - first, common.map_or(0, |id| problem.slots(id)))
 }
 
-/// Leaves that lie side by side under one parent: for blocks, under one root, as their order is the geometry.
+/// Runs of adjacent leaves under one parent; for blocks under one topology, because their order is the
+/// geometry.
 fn runs(fabric: &Fabric) -> Vec<Cow<'_, [DomainId]>> {
     if fabric.plugin() == Plugin::Block {
         return vec![fabric.domains_of(Layer::LEAF).collect()];
@@ -279,7 +283,7 @@ fn runs(fabric: &Fabric) -> Vec<Cow<'_, [DomainId]>> {
     alone.chain(side_by_side).collect()
 }
 
-/// Whether positions, in fabric order, touch exactly so many leaves, all side by side under one parent.
+/// True if the positions, in fabric order, are on exactly `leaves` leaves, all adjacent under one parent.
 pub(crate) fn are_side_by_side(fabric: &Fabric, positions: impl Iterator<Item = Pos>, leaves: u32) -> bool {
     let mut touched: Vec<DomainId> = positions.filter_map(|pos| fabric.leaf_of(pos)).collect();
     touched.dedup();

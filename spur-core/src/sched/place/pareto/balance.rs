@@ -1,8 +1,8 @@
-//! Balanced shares: among placements of equal span, from the top layer down, the largest least share, then the
-//! smallest largest one.
+//! Balanced shares: among placements of equal span, from the top layer down, the largest minimum share, then
+//! the smallest maximum share.
 //!
-//! Shares are no sum, so they are found by narrowing bounds: each bound is the tightest under which the solver still
-//! finds the spans it found without.
+//! Minimum and maximum are no sums over domains, so bisection finds them: each bound is the tightest under
+//! which the solver still reaches the spans that it reached without bounds.
 
 use crate::model::fabric::DomainId;
 use crate::sched::place::problem::{Cost, Criterion, Item, Means, halve};
@@ -11,15 +11,15 @@ use super::Solver;
 
 /// A balanced way to put the job into a domain.
 pub(super) struct Balanced<C> {
-    /// The least share, negated, and the largest, by layer from the top down.
+    /// The minimum share (negated) and the maximum share at each layer, from the top down.
     pub(super) even: Vec<Criterion>,
-    /// The bounds that make it so.
+    /// The bounds on shares, by layer, under which `best` was found.
     pub(super) bounds: Vec<(u32, u32)>,
-    /// The best way within them.
+    /// The best way within the bounds.
     pub(super) best: Item<C>,
 }
 
-/// Balances the best placements in a domain.
+/// Balances the shares of the best placement in a domain.
 pub(super) fn balance<C: Cost>(
     solver: &mut Solver<'_, '_, C>,
     holder: DomainId,
@@ -60,7 +60,7 @@ pub(super) fn balance<C: Cost>(
             chosen = found;
         }
     }
-    // What no steps were left for was taken for impossible.
+    // A bound that the solver had no steps left for counts as impossible.
     solver.exact &= exact && !problem.meter.is_spent();
     Balanced { even, bounds, best: chosen }
 }

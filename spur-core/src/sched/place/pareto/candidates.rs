@@ -1,4 +1,4 @@
-//! Choosing among the domains that could hold the whole job.
+//! Chooses among the domains that could hold the whole job.
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::answer::{Lost, Placement};
@@ -10,7 +10,7 @@ use super::balance::balance;
 use super::share::share;
 use super::traceback::{Chosen, trace};
 
-/// A candidate with its rank and the way to use it.
+/// A node or domain that can hold the job, with its rank and the way to use it.
 #[derive(Clone)]
 pub(crate) struct HolderChoice<C> {
     pub(super) holder: Holder,
@@ -19,8 +19,8 @@ pub(crate) struct HolderChoice<C> {
     bounds: Vec<(u32, u32)>,
 }
 
-/// The best of all candidates, as even as can be where it is balanced, or None where there is none; the flag says whether the
-/// search was exhaustive.
+/// The best of all candidates (balanced, where asked for), or `None` if there are none. The flag is true if
+/// the search was exhaustive.
 pub(crate) fn choose<C: Cost>(problem: &Problem<'_>) -> (Option<HolderChoice<C>>, bool) {
     let mut solver = Solver::<C>::new(problem);
     let mut winner: Option<HolderChoice<C>> = None;
@@ -44,7 +44,7 @@ pub(crate) fn choose<C: Cost>(problem: &Problem<'_>) -> (Option<HolderChoice<C>>
     (winner, exact)
 }
 
-/// The best few of the domains that could have held a job, and at which step each lost.
+/// The best `most` domains that could have held a job, each with the step at which it lost.
 pub(crate) fn losers<C: Cost>(problem: &Problem<'_>, most: usize) -> Vec<Lost> {
     let ask = problem.ask;
     let by_height = ask.mode != Mode::Distributed
@@ -63,7 +63,7 @@ pub(crate) fn losers<C: Cost>(problem: &Problem<'_>, most: usize) -> Vec<Lost> {
     problem::losers(problem, by_height, most, of_layer).unwrap_or_default()
 }
 
-/// Keeps the better of two; the earlier one in fabric order where they rank the same.
+/// Keeps the better of two candidates; with equal ranks the earlier one in fabric order.
 fn take_better<C: Cost>(
     solver: &mut Solver<'_, '_, C>,
     winner: &mut Option<HolderChoice<C>>,
@@ -86,8 +86,8 @@ fn take_better<C: Cost>(
     }
 }
 
-/// The first node of a candidate, as far as that tells it from others that are as good. Where a job is spread, one
-/// domain may lie within another that may not use it, so where a domain begins does not tell.
+/// The index of the first node of a candidate, for comparison among equal ranks. With a spread job a domain
+/// may contain nodes before the first one used, so there the nodes are traced.
 fn first_node<C: Cost>(solver: &Solver<'_, '_, C>, candidate: &HolderChoice<C>) -> usize {
     match candidate.holder {
         Holder::Domain(id) if solver.problem.ask.mode == Mode::Distributed => {
@@ -108,7 +108,8 @@ fn even_out<C: Cost>(solver: &mut Solver<'_, '_, C>, candidate: &mut HolderChoic
     }
 }
 
-/// Whether nothing in a higher layer can be better: what comes before the layer is as good as it can be.
+/// True if no domain of a higher layer can be better, because every step that comes before the layer has its
+/// optimum.
 fn is_settled<C>(problem: &Problem<'_>, winner: &HolderChoice<C>) -> bool {
     use crate::sched::place::problem::Means;
     let before = winner.rank.head.iter().take_while(|step| step.means != Means::Height);
@@ -120,7 +121,7 @@ fn is_settled<C>(problem: &Problem<'_>, winner: &HolderChoice<C>) -> bool {
         })
 }
 
-/// The candidates whose own layer this is.
+/// The candidates of one layer.
 fn at_layer<C: Cost>(solver: &mut Solver<'_, '_, C>, layer: Layer) -> Vec<HolderChoice<C>> {
     let problem = solver.problem;
     if problem.within.is_some_and(|within| layer > within) {
@@ -132,7 +133,7 @@ fn at_layer<C: Cost>(solver: &mut Solver<'_, '_, C>, layer: Layer) -> Vec<Holder
     let can_hold = |id: &DomainId| problem.capacity(*id) >= problem.amount && may_hold(problem, *id);
     let mut found = Vec::new();
     for id in problem.fabric.domains_of(layer).filter(can_hold) {
-        // What comes last may have been cut short.
+        // The last front may have been cut when the steps ran out.
         if problem.meter.is_spent() {
             break;
         }
@@ -147,7 +148,7 @@ fn at_layer<C: Cost>(solver: &mut Solver<'_, '_, C>, layer: Layer) -> Vec<Holder
     found
 }
 
-/// Whether spreading has come to nothing, so that a domain below holds the job, and it is that one's score that counts.
+/// True if a spread job ended up within one lower domain, whose own score then counts.
 fn is_held_below<C: Cost>(problem: &Problem<'_>, id: DomainId, best: &Item<C>) -> bool {
     let layer = problem.fabric.domain(id).layer();
     let below = problem.layout.span(layer.index() - 1);
@@ -158,14 +159,14 @@ fn spreads_by_score(problem: &Problem<'_>) -> bool {
     problem.ask.mode == Mode::Distributed && problem.ask.score.any()
 }
 
-/// Whether a domain may be the one that holds the job.
+/// True if a domain may be the holder of the job.
 pub(crate) fn may_hold(problem: &Problem<'_>, id: DomainId) -> bool {
     let fabric = problem.fabric;
     let range = fabric.domain(id).range();
-    // Spreading wants the largest domain that is allowed, not the smallest that fits.
+    // A spread job wants the largest allowed domain, not the smallest that fits.
     let widest = match (fabric.domain(id).parent(), problem.within) {
         (None, _) => true,
-        // What may not be used as a part of the domain above is held by none but itself.
+        // If the parent is barred, a domain can only be the holder itself.
         (Some(parent), _) if problem.is_barred(parent) => true,
         (Some(parent), Some(within)) => fabric.domain(parent).layer() > within,
         (Some(_), None) => false,
@@ -179,7 +180,8 @@ pub(crate) fn may_hold(problem: &Problem<'_>, id: DomainId) -> bool {
         && problem.forced_domains.iter().all(|&leaf| fabric.within(leaf, id))
 }
 
-/// The nodes that could take the whole job. Where slots are whole nodes their leaves speak for them.
+/// The nodes that could take the whole job. Where slots are whole nodes the result is empty, because leaves
+/// stand for their nodes.
 fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<HolderChoice<C>> {
     let whole = problem.view.slots.are_whole() && problem.within != Some(Layer::NODE);
     let too_many = problem.nodes.is_some_and(|nodes| nodes > 1)
@@ -193,7 +195,7 @@ fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<HolderChoice<C>> {
     let fabric = problem.fabric;
     let mut found: Vec<HolderChoice<C>> = Vec::new();
     let mut last: Option<(DomainId, u32, u32)> = None;
-    // Where something has to be used, that says where to look.
+    // Where some node or leaf has to be used, only that is searched.
     let ground = match (problem.required.first(), problem.forced_domains.first()) {
         (Some(pos), _) => pos.index()..pos.index() + 1,
         (None, Some(&forced)) => fabric.domain(forced).range(),
@@ -227,8 +229,8 @@ fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<HolderChoice<C>> {
     found
 }
 
-/// Puts the job where a candidate says, `exact` if that is known to be the best; `None` where it takes too long, or where
-/// ways were cut off without which the nodes do not hold the job.
+/// Computes the placement of a candidate; `exact` says that the candidate is known to be the best. `None` if
+/// the steps run out, or if ways were cut without which the nodes do not hold the job.
 pub(crate) fn realise<C: Cost>(
     problem: &Problem<'_>,
     mut candidate: HolderChoice<C>,
@@ -253,13 +255,13 @@ pub(crate) fn realise<C: Cost>(
     holds.then(|| Placement::new(problem, shares, common, exact))
 }
 
-/// Whether shares add up to the whole job.
+/// True if shares add up to the whole job.
 fn holds(problem: &Problem<'_>, shares: &[(Pos, u32)]) -> bool {
     debug_assert!(problem.judge(shares).is_some(), "{shares:?} is not allowed");
     shares.iter().map(|(_, share)| u64::from(*share)).sum::<u64>() == problem.wanted_slots()
 }
 
-/// Gives the chosen nodes their shares.
+/// Gives each chosen node its share.
 fn share_out<C: Cost>(
     problem: &Problem<'_>,
     holder: DomainId,

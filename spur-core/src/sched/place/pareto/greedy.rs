@@ -1,5 +1,5 @@
-//! A good placement where the best one takes too long to find: nodes are picked by what they take, largest domains first,
-//! and the solver says whether a placement on just these nodes is allowed, which is soon told.
+//! A greedy placement for a question that takes too long. Nodes are picked by the amount that they take,
+//! largest domains first; the solver then checks the placement on just these nodes, which is fast.
 
 use std::cmp::Reverse;
 
@@ -16,19 +16,21 @@ use super::greedy_weights::Light;
 use super::share::share;
 use super::traceback::trace;
 
-/// Domains of one layer that are looked at.
+/// Number of domains of one layer that are tried.
 const FEW: usize = 2;
-/// Numbers that nodes are compared with when some of a given number are picked, as shares of what each has to take on average.
+/// Amounts that are subtracted from each node's when a given number of nodes is picked, as fractions of the
+/// average amount of a node.
 const TOLLS: [(u64, u64); 4] = [(0, 1), (1, 2), (1, 1), (5, 4)];
 
-/// The better of two placements that are soon found and allowed: on as few heavier nodes as will do, where a number of nodes
-/// is given, and on the largest nodes.
+/// The better of two greedy placements: the one with as few heavier nodes as possible, where a number of
+/// nodes is given, and the one on the largest nodes. `None` if neither is allowed.
 pub(crate) fn greedy_placement<C: Cost>(problem: &Problem<'_>) -> Option<Ranked> {
     let found = [lightest::<C>(problem), of_largest::<C>(problem)];
     found.into_iter().flatten().min_by(|(one, _), (other, _)| one.cmp(other))
 }
 
-/// One with as few heavier nodes as will do, where a number of nodes is given.
+/// The greedy placement with as few heavier nodes as possible; `None` unless a number of nodes is given
+/// beside tasks.
 fn lightest<C: Cost>(problem: &Problem<'_>) -> Option<Ranked> {
     let light = Light::of(problem)?;
     let least = light.least_heavier(problem.highest())?;
@@ -39,7 +41,7 @@ fn lightest<C: Cost>(problem: &Problem<'_>) -> Option<Ranked> {
     })
 }
 
-/// The domains of a layer that may hold the job, those with the fewest members first.
+/// The domains of a layer that may hold the job, the ones that need the fewest members first.
 fn holders(problem: &Problem<'_>, layer: Layer) -> Vec<DomainId> {
     let suited = |&id: &DomainId| problem.capacity(id) >= problem.amount && may_hold(problem, id);
     let mut holders: Vec<(usize, u64, DomainId)> = (problem.fabric.domains_of(layer).filter(suited))
@@ -50,7 +52,7 @@ fn holders(problem: &Problem<'_>, layer: Layer) -> Vec<DomainId> {
     holders.into_iter().map(|(_, _, id)| id).collect()
 }
 
-/// A placement on the largest nodes, whatever they weigh.
+/// The greedy placement on the largest nodes, whatever their weight.
 fn of_largest<C: Cost>(problem: &Problem<'_>) -> Option<Ranked> {
     let on_layer = |layer: Layer| {
         let holders = holders(problem, layer);
@@ -61,9 +63,9 @@ fn of_largest<C: Cost>(problem: &Problem<'_>) -> Option<Ranked> {
     if is_spread { problem.layers().rev().find_map(on_layer) } else { problem.layers().find_map(on_layer) }
 }
 
-/// The placement on just these nodes of a domain, if it is allowed.
+/// The placement on exactly these nodes of a domain; `None` if it is not allowed.
 fn on_these<C: Cost>(problem: &Problem<'_>, holder: DomainId, picked: Vec<Pos>) -> Option<Ranked> {
-    // Shares are evened out by a limit: no solver is needed for that.
+    // A limit per node evens out the shares, which needs no solver.
     let is_even = problem.ask.mode != Mode::Consolidated && !problem.by_nodes;
     let most = if is_even { Some(level(problem, &picked)) } else { problem.ask.max_tasks_per_node };
     let ask = Ask { mode: Mode::Consolidated, max_tasks_per_node: most, ..problem.ask.clone() };
@@ -78,7 +80,7 @@ fn on_these<C: Cost>(problem: &Problem<'_>, holder: DomainId, picked: Vec<Pos>) 
     Some((problem.judge(&shares)?, Placement::new(problem, shares, Some(holder), false)))
 }
 
-/// The nodes of a leaf that may be picked.
+/// The nodes of a leaf that may be used.
 pub(super) fn usable(problem: &Problem<'_>, leaf: DomainId) -> Vec<Pos> {
     if problem.is_barred(leaf) || problem.limit(leaf) == 0 {
         return Vec::new();
@@ -86,7 +88,7 @@ pub(super) fn usable(problem: &Problem<'_>, leaf: DomainId) -> Vec<Pos> {
     problem.open_nodes(leaf).filter(|&pos| problem.may_use(pos) && problem.most_on(pos) > 0).collect()
 }
 
-/// The least number such that nodes which take no more than it still take the whole job.
+/// The smallest limit per node under which the nodes still take the whole job.
 fn level(problem: &Problem<'_>, nodes: &[Pos]) -> u32 {
     1 + halve(0, problem.amount, |most| {
         let takes = nodes.iter().map(|&pos| u64::from(problem.most_on(pos).min(most)));
@@ -94,7 +96,7 @@ fn level(problem: &Problem<'_>, nodes: &[Pos]) -> u32 {
     })
 }
 
-/// Picks nodes below a domain.
+/// A greedy choice of nodes below a domain.
 struct Picker<'p, 'a> {
     problem: &'p Problem<'a>,
     holder: DomainId,
@@ -110,7 +112,7 @@ impl<'p, 'a> Picker<'p, 'a> {
         Self { problem, holder, picked: problem.required.clone(), taken }
     }
 
-    /// The nodes in fabric order; None where there are not enough.
+    /// The picked nodes in fabric order; `None` if there are not enough.
     fn pick(mut self) -> Option<Vec<Pos>> {
         let problem = self.problem;
         self.serve_counts()?;
@@ -134,21 +136,21 @@ impl<'p, 'a> Picker<'p, 'a> {
         self.taken.insert(pos.index());
     }
 
-    /// The nodes of a leaf that may be picked and are not yet.
+    /// The nodes of a leaf that may be used and are not picked yet.
     fn open(&self, leaf: DomainId) -> Vec<Pos> {
         let mut open = usable(self.problem, leaf);
         open.retain(|pos| !self.taken.contains(pos.index()));
         open
     }
 
-    /// The leaves below the holder that have room.
+    /// The leaves below the holder that can take anything.
     fn leaves(&self) -> Vec<DomainId> {
         let mut leaves = self.problem.leaves_below(self.holder, |_| true);
         leaves.retain(|&leaf| self.problem.room(leaf) > 0);
         leaves
     }
 
-    /// Picks as many nodes of every counted set as are needed, of the leaves that have most of them.
+    /// Picks the needed number of nodes of every counted set, from the leaves that have most of them.
     fn serve_counts(&mut self) -> Option<()> {
         let problem = self.problem;
         for (set, need) in &problem.ask.counts {
@@ -176,8 +178,8 @@ impl<'p, 'a> Picker<'p, 'a> {
         Some(())
     }
 
-    /// Picks nodes of a domain for so much more of the job, the largest of its largest members first; how much they take,
-    /// no more than that.
+    /// Picks nodes of a domain for `want` more of the job, the largest nodes of the largest members first.
+    /// Returns the amount that the nodes take, at most `want`.
     fn fill(&mut self, id: DomainId, want: u32) -> u32 {
         let problem = self.problem;
         let domain = problem.fabric.domain(id);
@@ -223,8 +225,8 @@ impl<'p, 'a> Picker<'p, 'a> {
         sum.min(most).saturating_sub(had)
     }
 
-    /// Picks exactly so many nodes that take the job: the largest of as few leaves as will do, of several ways to put those
-    /// in order.
+    /// Picks nodes until there are exactly `nodes`, which take the job: the largest nodes of as few leaves as
+    /// possible, the best of several orders of leaves.
     fn fill_nodes(&mut self, nodes: usize) -> Option<()> {
         let problem = self.problem;
         let wanted = nodes.checked_sub(self.picked.len())?;
@@ -245,7 +247,7 @@ impl<'p, 'a> Picker<'p, 'a> {
         Some(())
     }
 
-    /// Picks nodes from everywhere: one of every leaf of every domain before another of any.
+    /// Picks nodes spread over all leaves: one of every leaf before a second one of any.
     fn spread(&mut self) -> Option<()> {
         let problem = self.problem;
         let fabric = problem.fabric;
@@ -268,8 +270,8 @@ impl<'p, 'a> Picker<'p, 'a> {
     }
 }
 
-/// Exactly so many nodes that take an amount: the largest of as few leaves as will do, of several ways to put those in order;
-/// `average` is what each of them takes in the middle.
+/// Exactly `nodes` nodes that take an amount: the largest nodes of as few leaves as possible, the best of
+/// several orders of leaves. `average` is the mean amount of a node. `None` if no order finds enough.
 pub(super) fn largest_of_few(
     leaves: &[Vec<(u32, Pos)>],
     (nodes, amount): (usize, u64),
@@ -284,8 +286,8 @@ pub(super) fn largest_of_few(
     Some(chosen)
 }
 
-/// As few leaves as have so many nodes that take an amount, if those come first of which most is left once every node has
-/// paid a toll.
+/// The fewest leaves whose `nodes` largest nodes take the amount. Leaves come in order of the sum of their
+/// nodes' amounts, each reduced by the toll.
 fn few_leaves(leaves: &[Vec<(u32, Pos)>], nodes: usize, amount: u64, toll: u64) -> Option<Vec<usize>> {
     let worth = |leaf: &Vec<(u32, Pos)>| -> u64 {
         leaf.iter().map(|&(takes, _)| u64::from(takes).saturating_sub(toll)).sum()

@@ -1,4 +1,5 @@
-//! So many nodes for some tasks with as few heavier ones as will do, where the best ones take too long to find.
+//! Picks a given number of nodes for tasks with as few heavier nodes as possible, where the exact search
+//! takes too long.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -9,20 +10,21 @@ use crate::sched::place::problem::{Problem, fewest_heavy, sum_of_largest};
 
 use super::greedy::{largest_of_few, usable};
 
-/// A node: its class, of which the last is the lightest, and what it takes.
+/// A node: its weight class (the last is the lightest), the amount that it takes, and its position.
 type Node = (usize, u32, Pos);
 
-/// What there is to pick of.
+/// The nodes to pick from.
 pub(super) struct Light<'p, 'a> {
     problem: &'p Problem<'a>,
-    /// The number of nodes that the job wants.
+    /// Number of nodes that the job wants.
     nodes: u32,
-    /// The nodes of every leaf that may be picked.
+    /// The nodes of every leaf that may be used.
     leaves: BTreeMap<DomainId, Vec<Node>>,
 }
 
 impl<'p, 'a> Light<'p, 'a> {
-    /// None where nodes weigh the same or their number is open, or some nodes have to be used.
+    /// The nodes to pick from; `None` where all weigh the same, the number of nodes is open, or some nodes
+    /// are required.
     pub(super) fn of(problem: &'p Problem<'a>) -> Option<Self> {
         let applies = problem.layout.weights > 0
             && problem.ask.mode == Mode::Consolidated
@@ -42,28 +44,28 @@ impl<'p, 'a> Light<'p, 'a> {
         Some(Self { problem, nodes, leaves: leaves.map(of_leaf).collect() })
     }
 
-    /// The nodes of the leaves of a domain.
+    /// The nodes of each leaf of a domain.
     fn below(&self, holder: DomainId) -> impl Iterator<Item = &[Node]> {
         let leaves = self.problem.leaves_below(holder, |_| true).into_iter();
         leaves.filter_map(|leaf| Some(self.leaves.get(&leaf)?.as_slice()))
     }
 
-    /// How many nodes of each class but the lightest the job needs in a domain, the heaviest first; None where the largest
-    /// do not hold it.
+    /// Number of nodes of each class but the lightest that the job needs in a domain, the heaviest first.
+    /// `None` if the domain does not hold the job.
     pub(super) fn heavier(&self, holder: DomainId) -> Option<Vec<u32>> {
         let mut takes: Vec<Vec<u32>> = vec![Vec::new(); self.problem.layout.weights + 1];
         self.below(holder).flatten().for_each(|&(class, one, _)| takes[class].push(one));
         fewest_heavy(takes, self.nodes as usize, self.problem.amount.into())
     }
 
-    /// The least of that in any domain up to a layer.
+    /// The smallest such numbers in any domain up to a layer, in lexicographic order.
     pub(super) fn least_heavier(&self, highest: Layer) -> Option<Vec<u32>> {
         let largest = self.problem.fabric.domains_covering(highest).into_iter();
         largest.filter_map(|id| self.heavier(id)).min()
     }
 
-    /// Nodes of a domain of which so many are of each class but the lightest, in fabric order: of each the largest of as few
-    /// leaves as will do.
+    /// Nodes of a domain, in fabric order, with the given number of each class but the lightest: of each
+    /// class the largest nodes of as few leaves as possible.
     pub(super) fn pick(&self, holder: DomainId, heavier: &[u32]) -> Option<Vec<Pos>> {
         let lightest = self.nodes.checked_sub(heavier.iter().sum())?;
         let counts = heavier.iter().copied().chain([lightest]).map(|count| count as usize);
@@ -83,7 +85,7 @@ impl<'p, 'a> Light<'p, 'a> {
             })
             .collect();
         let all: u64 = classes.iter().map(|(_, most, _)| most).sum();
-        // What the largest take more than the job is left to fewer leaves.
+        // Where the largest nodes take more than the job, smaller ones allow fewer leaves.
         let mut slack = all.checked_sub(self.problem.amount.into())?;
         let mut picked = Vec::with_capacity(self.nodes as usize);
         for (count, most, leaves) in classes {

@@ -1,7 +1,8 @@
-//! The dynamic program: fronts of every domain from those of its members, from the nodes upwards.
+//! The dynamic programme: the front of every domain from the fronts of its members, from the nodes upwards.
 //!
-//! Exact for every problem; where node counts or counted sets must come out exactly next to an amount, fronts can grow
-//! with the product of the two, and the search keeps only so many ways as the budget allows.
+//! Exact for every problem within the budget. Where node counts or counted sets must be exact beside an
+//! amount, fronts can grow with the product of the two, and the search keeps only as many ways as the budget
+//! allows.
 
 mod balance;
 mod candidates;
@@ -20,9 +21,9 @@ pub(super) use candidates::{choose, losers, may_hold, realise};
 pub(super) use greedy::greedy_placement;
 pub(super) use share::{fill, share};
 
-/// Ways that are put together before those that are of no use are dropped.
+/// Number of joined ways after which dominated ones are dropped.
 const AT_ONCE: usize = 1 << 17;
-/// Ways that every front may have, whatever the budget.
+/// Number of ways that every front may have, whatever the budget.
 const WIDEST: usize = 1 << 12;
 
 /// A part of a domain: a domain below it, or a node of a leaf.
@@ -32,13 +33,13 @@ pub(super) enum Member {
     Node(Pos),
 }
 
-/// The ways a part can be used.
+/// The Pareto front of a part: the ways to use it that no other way dominates.
 pub(super) type Front<C> = Rc<Vec<Item<C>>>;
 
-/// Solves one problem; fronts are kept from one domain to the next.
+/// Solves one problem, and keeps the fronts of domains for repeated use.
 pub(super) struct Solver<'p, 'a, C> {
     pub(super) problem: &'p Problem<'a>,
-    /// By layer: the least and the most of the amount in a used domain that counts for it.
+    /// For each layer, the least and the most of the amount in a used domain that counts for it.
     pub(super) bounds: Vec<(u32, u32)>,
     fronts: Vec<Option<Front<C>>>,
     pub(super) exact: bool,
@@ -47,7 +48,7 @@ pub(super) struct Solver<'p, 'a, C> {
 impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
     pub(super) fn new(problem: &'p Problem<'a>) -> Self {
         let layers = problem.layout.layers;
-        // To set it up and to take it down is work, too.
+        // Setting the solver up and freeing it takes time, too.
         problem.meter.take(problem.fabric.domains().size_hint().0 / 32);
         Self {
             problem,
@@ -62,7 +63,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         Self { bounds, ..Self::new(self.problem) }
     }
 
-    /// The members of a domain that can be used, in fabric order.
+    /// The members of a domain that can be used, in fabric order, each with its front.
     pub(super) fn members(&mut self, id: DomainId) -> Vec<(Member, Front<C>)> {
         let domain = self.problem.fabric.domain(id);
         if !domain.children().is_empty() {
@@ -90,7 +91,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         Some(Rc::new(items))
     }
 
-    /// Whether a member has to be used.
+    /// True if a member has to be used.
     pub(super) fn is_forced(&self, member: Member) -> bool {
         match member {
             Member::Domain(id) => self.problem.is_forced(id),
@@ -98,7 +99,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         }
     }
 
-    /// The ways to use a domain as a part of the one above it; empty where it cannot be used.
+    /// The ways to use a domain as a part of its parent; empty if it cannot be used.
     pub(super) fn front(&mut self, id: DomainId) -> Front<C> {
         if let Some(front) = &self.fronts[id.index()] {
             return Rc::clone(front);
@@ -117,7 +118,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         front
     }
 
-    /// The ways to use the members of a domain, using none included.
+    /// The ways to use the members of a domain, including the way that uses none.
     pub(super) fn inside(&mut self, id: DomainId) -> Vec<Item<C>> {
         let domain = self.problem.fabric.domain(id);
         let width = self.problem.layout.width();
@@ -137,7 +138,8 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         self.fold(id, &members, |_| ())
     }
 
-    /// Joins the members of a domain from the last to the first; `see` sees every step.
+    /// Joins the fronts of a domain's members from the last to the first; calls `see` with the result of
+    /// every step.
     pub(super) fn fold(
         &mut self,
         id: DomainId,
@@ -155,7 +157,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         all
     }
 
-    /// Whether some member that has to be used cannot be.
+    /// True if some member that has to be used cannot be used.
     fn misses_a_forced(&mut self, id: DomainId) -> bool {
         let fabric = self.problem.fabric;
         if !self.problem.is_forced(id) {
@@ -170,7 +172,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         children.iter().any(|&child| self.problem.is_forced(child) && self.front(child).is_empty())
     }
 
-    /// The ways to use two disjoint parts of a domain, the second one perhaps not at all.
+    /// The ways to use two disjoint parts of a domain, the second of which may stay unused if `optional`.
     pub(super) fn join(
         &mut self,
         some: &[Item<C>],
@@ -178,7 +180,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         optional: bool,
         id: DomainId,
     ) -> Vec<Item<C>> {
-        // Costs that are not kept on the stack take longer.
+        // Costs on the heap take longer.
         let each = if self.problem.layout.width() > NARROW { 3 } else { 1 };
         if !self.problem.meter.take(each * (some.len() + some.len().saturating_mul(more.len()))) {
             self.exact = false;
@@ -187,7 +189,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         let mut joined = if optional { some.to_vec() } else { Vec::new() };
         let below = self.problem.fabric.domain(id).layer().index() - 1;
         let unit = self.problem.units[below];
-        // A part at a time, so that no more is kept than is of use.
+        // Joining in chunks bounds the memory for ways that are dropped afterwards.
         for some in some.chunks((AT_ONCE / more.len().max(1)).max(1)) {
             if joined.len() > AT_ONCE {
                 prune(&mut joined, unit);
@@ -202,7 +204,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         joined
     }
 
-    /// Two parts together, unless that is too much already.
+    /// Two parts together; `None` if they exceed the amount or a limit.
     pub(super) fn plus(&self, a: &Item<C>, b: &Item<C>) -> Option<Item<C>> {
         let mut item = a.plus(b, &self.problem.needs);
         item.hi = item.hi.min(self.problem.amount);
@@ -217,9 +219,10 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         self.problem.span_caps.iter().zip(item.key.spans).any(|((_, cap), span)| span > *cap)
     }
 
-    /// Beyond the budget only some ways are kept: those of the most and of the least for every key, then a sample.
+    /// Cuts a front that exceeds the budget: for every key the cheapest and the largest way stay, then a
+    /// sample of the others.
     ///
-    /// The width is the same for every front of a problem, so that going over a domain again gives the same front.
+    /// The width is the same for every front of a problem, so computing a domain again gives the same front.
     fn cut(&mut self, items: &mut Vec<Item<C>>) {
         let width = usize::try_from(self.problem.ask.budget.isqrt()).unwrap_or(usize::MAX).max(2);
         let width = if self.problem.is_hard() { width } else { width.max(WIDEST) };
@@ -242,7 +245,8 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         *items = keep.into_iter().map(|index| items[index].clone()).collect();
     }
 
-    /// Turns a way to use the members of a domain into ways to use the domain: rounds, caps and charges for it.
+    /// Turns a way to use the members of a domain into ways to use the domain: rounds, caps and adds the
+    /// domain's cost.
     pub(super) fn close(&self, id: DomainId, inside: &Item<C>, out: &mut Vec<Item<C>>) {
         let problem = self.problem;
         let domain = problem.fabric.domain(id);
@@ -297,7 +301,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         }
     }
 
-    /// What using a domain costs besides its members, where that does not depend on its share.
+    /// The cost of using a domain besides its members, where the cost does not depend on the share.
     pub(super) fn charge_of(&self, id: DomainId) -> C {
         let domain = self.problem.fabric.domain(id);
         let mut cost = C::zero(self.problem.layout.width());
@@ -305,7 +309,8 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         cost
     }
 
-    /// The way with an exact amount, charged for its square: the sum of squares is least where shares are even.
+    /// The way with an exact amount, whose square is added to the cost: the sum of squares is smallest for
+    /// even shares.
     fn square(&self, item: &Item<C>, amount: u32, from: Layer, to: Layer) -> Item<C> {
         let mut exact = Item { lo: amount, hi: amount, ..item.clone() };
         for layer in from.index()..=to.index() {
@@ -315,7 +320,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         exact
     }
 
-    /// Whether a way to use the members of a domain is the whole job.
+    /// True if a way to use the members of a domain is the whole job.
     pub(super) fn is_whole(&self, id: DomainId, inside: &Item<C>) -> bool {
         let problem = self.problem;
         let amount = problem.amount;
@@ -331,7 +336,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
             && !(leaf && problem.leaf_nodes.is_some_and(|most| inside.key.nodes > most))
     }
 
-    /// Whether the whole job is within the limits of the domain that holds it.
+    /// True if the whole job is within the limits of the domain that holds it.
     fn is_within_limits(&self, id: DomainId) -> bool {
         let problem = self.problem;
         let (fewest, most) = problem.node_limits(id);
@@ -339,7 +344,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         nodes.is_none_or(|nodes| (fewest..=most).contains(&nodes))
     }
 
-    /// The cheapest way to put the whole job into a domain.
+    /// The cheapest way to put the whole job into a domain; `None` if there is none or the steps run out.
     pub(super) fn best(&mut self, id: DomainId) -> Option<Item<C>> {
         if self.problem.meter.is_spent() {
             return None;
@@ -349,7 +354,8 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
     }
 }
 
-/// Whether an item is the first or the last of its key in a sorted front: the cheapest, or the one that holds most.
+/// True if an item is the first or the last of its key in a sorted front: the cheapest, or the one that holds
+/// most.
 fn is_end<C: Cost>(items: &[Item<C>], index: usize) -> bool {
     let key = &items[index].key;
     index == 0 || items[index - 1].key != *key || items.get(index + 1).is_none_or(|next| next.key != *key)

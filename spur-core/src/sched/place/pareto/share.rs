@@ -1,13 +1,13 @@
-//! How much each chosen node takes, where tasks are placed: earlier nodes are filled first, within what their domains
-//! must hold.
+//! The share of each chosen node, where tasks are placed: earlier nodes are filled first, within the bounds
+//! of their domains.
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::problem::Problem;
 
 use super::traceback::Chosen;
 
-/// Gives every chosen node of a domain its share of the job, less where there is not enough room for all; `nodes` is sorted,
-/// `bounds` are by layer, if there are any.
+/// Gives every chosen node of a domain its share of the job, in total less than the job if the nodes cannot
+/// hold it. `nodes` is sorted; `bounds` are by layer and may be empty.
 pub(crate) fn share(
     problem: &Problem<'_>,
     holder: DomainId,
@@ -20,7 +20,8 @@ pub(crate) fn share(
     fill(problem, holder, nodes, bounds)
 }
 
-/// The same where each is chosen for so much, whatever it is: leaves go by their first positions.
+/// Like [`share`], but each node gets an amount within its own range even where nodes are counted; leaves are
+/// given by their first positions.
 pub(crate) fn fill(
     problem: &Problem<'_>,
     holder: DomainId,
@@ -32,7 +33,7 @@ pub(crate) fn fill(
     shares
 }
 
-/// A used member of a domain, the nodes chosen in it, and what it may take at least and at most.
+/// A used member of a domain, the nodes chosen in it, and the least and the most that it may take.
 type MemberSpan<'n> = (Option<DomainId>, &'n [Chosen], (u32, u32));
 
 struct Sharing<'s, 'a> {
@@ -41,7 +42,7 @@ struct Sharing<'s, 'a> {
 }
 
 impl Sharing<'_, '_> {
-    /// What the chosen nodes of a domain may take together at least and at most, as a part of the domain above.
+    /// The least and the most that the chosen nodes of a domain may take together, as a part of the parent.
     fn span(&self, id: DomainId, nodes: &[Chosen]) -> (u32, u32) {
         let domain = self.problem.fabric.domain(id);
         let parts = self.parts(id, nodes);

@@ -1,7 +1,8 @@
-//! From a cost back to nodes: of all placements of one cost, the one whose list of positions sorts first.
+//! Traces a cost back to nodes: of all placements with that cost, the one whose list of positions sorts
+//! first.
 //!
-//! Members of a domain are gone through in fabric order and each is used if the rest can still be completed at the
-//! same cost; as every list has equally many positions, that gives the first one.
+//! Members of a domain are visited in fabric order, and each is used if the rest can still be completed at
+//! the same cost. Every list has equally many positions, so the result is the first one.
 
 use crate::model::fabric::{DomainId, Pos};
 use crate::sched::place::ask::Mode;
@@ -9,23 +10,23 @@ use crate::sched::place::problem::{Cost, Item};
 
 use super::{Member, Solver};
 
-/// What must be true of a domain's part for the whole to come out: added to `rest` it is a way to use `domain`'s
-/// members, which in turn is a part of what `outer` describes. The outermost goal is the domain that holds the job.
+/// A condition on the part of a domain that is still to be chosen. Added to `rest`, the part is a way to use
+/// the members of `domain`, which in turn meets `outer`. The outermost goal is the domain that holds the job.
 struct Goal<'g, C> {
     domain: DomainId,
     rest: Item<C>,
     outer: Option<&'g Goal<'g, C>>,
-    /// What the members of the domain cost together, where that does not depend on their shares.
+    /// The cost of the domain's members together, where it does not depend on their shares.
     cost: Option<C>,
 }
 
-/// A chosen node with the least and the most it may take.
+/// A chosen node with the least and the most that it may take.
 pub(super) type Chosen = (Pos, u32, u32);
 
-/// The list of nodes in `domain` that costs what `best` does and sorts first.
+/// The list of nodes in `domain` that has the cost of `best` and sorts first.
 ///
-/// Where shares are exact, the first list may leave open which node takes which; `shares` settles that, for a solver
-/// of a problem in which only these nodes may be used, by giving earlier nodes as much as possible.
+/// Where shares are exact, the first list may leave open how the amount is split. With `shares`, earlier
+/// nodes get as much as possible; the solver must then be confined to the listed nodes.
 pub(super) fn trace<C: Cost>(
     solver: &mut Solver<'_, '_, C>,
     domain: DomainId,
@@ -41,7 +42,7 @@ pub(super) fn trace<C: Cost>(
 }
 
 impl<C: Cost> Goal<'_, C> {
-    /// What a member has to cost next to what else is used, where that is known.
+    /// The cost that a member must have beside the other used parts, where it is known.
     fn member_cost(&self, used: &Item<C>, suffix: &Item<C>) -> Option<C> {
         let mut cost = self.cost.clone()?;
         cost.sub(&used.cost);
@@ -49,7 +50,7 @@ impl<C: Cost> Goal<'_, C> {
         Some(cost)
     }
 
-    /// Whether a part, put where this goal wants one, completes a placement of the cost.
+    /// True if a part completes a placement with the given cost.
     fn accepts(&self, solver: &Solver<'_, '_, C>, cost: &C, part: &Item<C>) -> bool {
         let Some(inside) = solver.plus(&self.rest, part) else { return false };
         let Some(outer) = self.outer else {
@@ -70,15 +71,15 @@ struct Traceback<'w, 'p, 'a, C> {
 }
 
 impl<C: Cost> Traceback<'_, '_, '_, C> {
-    /// Goes through the members of a domain; any of `goals` will do, and all of them are about this domain's inside,
-    /// with nothing of it used yet. Returns what was used: several ways where the nodes leave that open.
+    /// Visits the members of a domain, none of which is used yet, and meets any one of `goals`, all about
+    /// this domain. Returns the ways that were used: several where the nodes leave that open.
     fn members(&mut self, domain: DomainId, goals: &[&Goal<'_, C>]) -> Vec<Item<C>> {
         let leaf = self.solver.problem.fabric.domain(domain).children().is_empty();
         if leaf && self.solver.problem.nodes_are_alike() {
             return vec![self.alike(domain, goals)];
         }
         let members = self.solver.members(domain);
-        // For every member, the ways to use those from it on; the last entry is using nothing.
+        // For every member, the ways to use the members from it on; the last entry uses nothing.
         let mut suffixes = vec![vec![Item::nothing(self.solver.problem.layout.width())]];
         self.solver.fold(domain, &members, |items| suffixes.push(items.to_vec()));
         suffixes.reverse();
@@ -132,8 +133,8 @@ impl<C: Cost> Traceback<'_, '_, '_, C> {
         used
     }
 
-    /// The ways to use a member together with what was used before it that meet a goal, and the least and the most
-    /// it takes in them; only the way that takes most where shares are being settled.
+    /// The ways to use a member together with the parts before it that meet a goal, and the least and the
+    /// most that the member takes in them. With `shares`, only the way that takes most.
     fn combine(
         &mut self,
         used: &[Item<C>],
@@ -159,7 +160,7 @@ impl<C: Cost> Traceback<'_, '_, '_, C> {
         (ways, lo, hi)
     }
 
-    /// Uses a leaf whose nodes are all alike: the first of them, as many as any goal takes.
+    /// Uses a leaf whose nodes are all alike: the first nodes, as many as any goal takes.
     fn alike(&mut self, leaf: DomainId, goals: &[&Goal<'_, C>]) -> Item<C> {
         let nothing = Item::nothing(self.solver.problem.layout.width());
         let problem = self.solver.problem;
@@ -176,7 +177,7 @@ impl<C: Cost> Traceback<'_, '_, '_, C> {
         nothing
     }
 
-    /// Uses a domain below so that one of the goals is met; the ways that meet one.
+    /// Uses a domain below such that one of the goals is met. Returns the ways that meet one.
     fn descend(&mut self, id: DomainId, parts: &[(usize, Goal<'_, C>)]) -> Vec<Item<C>> {
         let nothing = Item::nothing(self.solver.problem.layout.width());
         let inside = |cost: &C| {

@@ -1,4 +1,4 @@
-//! How good a choice of nodes in one domain is next to those in others of its layer.
+//! Compares choices of nodes in different domains of one layer.
 
 use crate::model::fabric::{DomainId, Layer};
 use crate::model::topology::ScoreBefore;
@@ -9,17 +9,17 @@ use crate::sched::place::problem::{Criterion, Item, Means, Problem, Rank, rank};
 use super::if_any;
 use super::tree_knapsack::below;
 
-/// The domain that holds the job, and how much of it each leaf takes.
+/// The domain that holds the job, and the amount that each leaf takes.
 pub(super) type HolderShares = (DomainId, Vec<(DomainId, u32)>);
 
-/// The domains that may hold the job and have room for it, the lowest first.
+/// The domains that may hold the job and have the capacity, the lowest first.
 pub(super) fn holders(problem: &Problem<'_>) -> Vec<DomainId> {
     let all = problem.layers().flat_map(|layer| problem.fabric.domains_of(layer));
     all.filter(|&id| problem.room(id) >= problem.amount && problem.is_inside(id) && may_hold(problem, id))
         .collect()
 }
 
-/// The layers below a holder of one layer in the order in which their spans count.
+/// The layers below a holder of one layer, in the order in which their spans count.
 pub(super) fn order(problem: &Problem<'_>, holder: Layer) -> Vec<Layer> {
     let preferred = problem.layout.prefer.iter().copied();
     let below = (Layer::LEAF.0..holder.0).rev().map(Layer);
@@ -32,8 +32,9 @@ pub(super) fn order(problem: &Problem<'_>, holder: Layer) -> Vec<Layer> {
     layers
 }
 
-/// The best choice in the lowest domains that hold the job, unless higher ones touch fewer domains of the preferred layers.
-/// `at_layer` has that in domains of one layer after the other, and `are_fewest` says that no choice touches fewer.
+/// The best choice in the lowest domains that hold the job, unless higher ones use fewer domains of preferred
+/// layers. `at_layer` returns the best choice in domains of one layer; `are_fewest` is true if no choice has
+/// smaller spans.
 pub(super) fn lowest<H>(
     problem: &Problem<'_>,
     layers: impl Iterator<Item = H>,
@@ -54,7 +55,7 @@ pub(super) fn lowest<H>(
     best.map(|(_, found)| found).ok_or(Missed::NONE)
 }
 
-/// How many domains of each preferred layer above `node` a placement touches.
+/// Number of domains of each preferred layer above `node` that a choice uses.
 fn preferred_spans(problem: &Problem<'_>, (holder, shares): &HolderShares) -> Vec<u32> {
     let fabric = problem.fabric;
     let span = |layer: Layer| {
@@ -69,8 +70,8 @@ fn preferred_spans(problem: &Problem<'_>, (holder, shares): &HolderShares) -> Ve
     problem.layout.prefer.iter().copied().filter(|&layer| layer > Layer::NODE).map(span).collect()
 }
 
-/// The least that a choice in a holder comes to, of which it is known how many domains of the first few layers in order it
-/// uses. What is not known is nothing, so that this comes before everything that begins like it.
+/// A lower bound on the rank of a choice in a holder that uses the given numbers of domains at the first
+/// layers in `order`. Every unknown step counts as 0.
 pub(super) fn bound(problem: &Problem<'_>, holder: DomainId, order: &[Layer], counts: &[u32]) -> Rank {
     let mut item = Item::<Vec<i64>>::nothing(problem.layout.width());
     let lowest = if problem.view.slots.are_whole() { Layer::LEAF } else { Layer::NODE };
@@ -80,7 +81,7 @@ pub(super) fn bound(problem: &Problem<'_>, holder: DomainId, order: &[Layer], co
     rank(problem, holder, &item)
 }
 
-/// How good it is to use some leaves of a domain, which are in fabric order, and of each so many nodes.
+/// The rank of a choice in a domain: its leaves in fabric order, each with its number of nodes.
 pub(super) fn ranked(
     problem: &Problem<'_>,
     holder: DomainId,
@@ -89,14 +90,14 @@ pub(super) fn ranked(
     let mut item = Item::<Vec<i64>>::nothing(problem.layout.width());
     charge(problem, holder, shares.clone().map(|(leaf, _)| leaf), &mut item.cost);
     if problem.shares_nodes() {
-        // All choices have as many nodes.
+        // All choices have equally many nodes, so only their slots are charged.
         let slots = shares.map(|(leaf, nodes)| problem.slots_of_fullest(leaf)[nodes as usize]).sum();
         problem.charge_for(&mut item.cost, Layer::NODE, (0, slots));
     }
     rank(problem, holder, &item)
 }
 
-/// Whether more domains of some layer are used than may be.
+/// True if the rank uses more domains of some layer than the limit allows.
 pub(super) fn is_over(problem: &Problem<'_>, rank: &Rank) -> bool {
     let is_over = |step: &Criterion| {
         let mut caps = problem.span_caps.iter();
@@ -107,11 +108,11 @@ pub(super) fn is_over(problem: &Problem<'_>, rank: &Rank) -> bool {
     rank.head.iter().any(is_over)
 }
 
-/// A choice in a domain, and how good it is.
+/// A choice in a domain, with its rank.
 pub(super) type Found<T> = (Rank, DomainId, T);
 
-/// The best choice in one of some domains of one layer, of those that are as good the first. `find` has the best choice in one
-/// of them, given the best so far; none where that is better.
+/// The best choice over several domains of one layer; of equal ones the first. `find` returns the best choice
+/// in one domain, given the best so far, or no choice if the best so far is better.
 pub(super) fn best_of<K, T>(
     problem: &Problem<'_>,
     holders: impl Iterator<Item = (DomainId, K)>,
@@ -128,7 +129,7 @@ pub(super) fn best_of<K, T>(
     best.map(|(_, id, choice)| (id, choice)).ok_or(Missed::NONE)
 }
 
-/// Charges for the domains below a holder that some leaves of it, which are in fabric order, lie in.
+/// Adds the cost of the domains below a holder that contain the given leaves, which are in fabric order.
 pub(super) fn charge(
     problem: &Problem<'_>,
     holder: DomainId,
@@ -147,7 +148,7 @@ pub(super) fn charge(
     }
 }
 
-/// What is found in the domains of the best score before spans that have anything.
+/// The result of `find` for the domains with the best score before spans that give any result.
 pub(super) fn by_score<T>(
     problem: &Problem<'_>,
     holders: &[DomainId],

@@ -1,32 +1,35 @@
-//! Nodes that all have the same number of slots are whole nodes in disguise.
+//! Treats nodes that all have the same number of slots as whole nodes.
 //!
-//! Of nodes that are shared, a job takes one slot each, and every waste is so many times that of whole nodes.
+//! A job that counts shared nodes takes one slot of each, and every waste is a fixed multiple of that of
+//! whole nodes.
 //!
-//! The fewest nodes are the last of the spans, so that a best placement of T tasks, s on a node, uses ⌈T/s⌉ nodes, and
-//! every amount and every waste is that many nodes' worth, less a constant. A multiple of s tasks is one of nodes, and so is a
-//! cap. The question about nodes has one number less to come out right, and the common case of it needs no search.
+//! A best placement of T tasks, at most s on a node, uses ⌈T/s⌉ nodes, because the number of nodes is the
+//! last of the spans. Every amount and every waste is that of the nodes times s, less a constant. A multiple
+//! of s tasks is a multiple of nodes, and a cap likewise. The question about nodes has one exact number less,
+//! and its common case needs no search.
 
 use crate::model::fabric::Layer;
 use crate::sched::place::answer::{Lost, LostWhy, Placement};
 use crate::sched::place::ask::{Ask, Mode, Strategy};
 use crate::sched::place::slots::{Slots, View};
 
-/// A question about slots as one about nodes.
+/// A question about slots, as a question about whole nodes.
 pub(crate) struct Equal {
-    /// Slots of each node.
+    /// Number of slots of each node.
     room: u32,
-    /// The most of them that the job takes of one node.
+    /// The most slots that the job takes of one node.
     most: u32,
-    /// Tasks of the whole job, where they are counted.
+    /// Number of tasks of the whole job; `None` where the job counts nodes.
     tasks: Option<u32>,
-    /// The open nodes, as whole ones.
+    /// The open nodes, as whole nodes.
     pub(crate) whole: Slots,
-    /// The ask as one for whole nodes.
+    /// The ask, as one for whole nodes.
     pub(crate) ask: Ask,
 }
 
 impl Equal {
-    /// The question about nodes; `None` where nodes differ, or where the job says more about its slots than nodes can.
+    /// The question about whole nodes; `None` where nodes have unequal slots, or where the ask depends on
+    /// slots in a way that nodes cannot express.
     pub(crate) fn of(view: &View<'_>, ask: &Ask) -> Option<Self> {
         if view.slots.are_whole() {
             return None;
@@ -74,7 +77,7 @@ impl Equal {
         }
         let is_even = tasks.is_multiple_of(most);
         let nodes = tasks.div_ceil(most);
-        // Fewer nodes would not do; on more, tasks could be shared out in more than one way.
+        // Fewer nodes cannot hold the tasks; on more nodes the tasks could be shared out in several ways.
         if ask.nodes.is_some_and(|wanted| wanted != (nodes, nodes)) {
             return None;
         }
@@ -84,7 +87,7 @@ impl Equal {
         if ask.score.any() && !(most == room && is_even) || counts {
             return None;
         }
-        // No domain may hold a part of a node.
+        // No domain may hold a fraction of a node.
         let of_nodes = |&(layer, by): &(Layer, u32)| {
             let fits = layer > Layer::NODE && by.is_multiple_of(room) && most == room && is_even;
             fits.then_some((layer, by / room))
@@ -106,7 +109,7 @@ impl Equal {
         Some(Self { room, most, tasks: Some(tasks), whole: view.slots.as_whole(), ask })
     }
 
-    /// The placement of nodes as one of slots: earlier nodes are filled first.
+    /// Turns a placement of whole nodes into one of slots: earlier nodes are filled first.
     pub(crate) fn slots(&self, placement: Placement) -> Placement {
         let nodes = u32::try_from(placement.shares.len()).unwrap_or(u32::MAX);
         let taken = self.tasks.unwrap_or(nodes);
@@ -124,7 +127,7 @@ impl Equal {
         }
     }
 
-    /// The domains that lost, their nodes counted as slots.
+    /// Turns domains that lost with whole nodes into the same with slots.
     pub(crate) fn lost(&self, lost: Vec<Lost>) -> Vec<Lost> {
         let room = u64::from(self.room);
         let why = |why| match why {
@@ -137,10 +140,10 @@ impl Equal {
     }
 }
 
-/// Whether every open node takes so many tasks.
+/// True if every open node has `each` slots.
 fn are_all(slots: &Slots, each: u32) -> bool {
     match (slots.small_tasks(), u16::try_from(each)) {
-        // Many at a time, without a look at each.
+        // Chunks without an early exit inside let the compiler vectorise the comparison.
         (Some(small), Ok(each)) => small
             .chunks(1024)
             .all(|some| some.iter().fold(true, |alike, &slots| alike & (slots == each || slots == 0))),

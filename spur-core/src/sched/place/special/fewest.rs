@@ -1,13 +1,14 @@
-//! How few of some sizes hold an amount.
+//! The fewest sizes that hold an amount.
 
 use smallvec::{SmallVec, smallvec};
 
 use crate::sched::place::problem::reach;
 
-/// Kinds for each of some sizes up to which counting them is sooner done than putting the sizes in order.
+/// Distinct values per size up to which counting is faster than sorting.
 const KINDS: usize = 4;
 
-/// How many of the largest sizes hold an amount, and the last of them.
+/// Number of the largest sizes that hold an amount, and the smallest of these (at least 1). `None` if all do
+/// not hold it.
 pub(super) fn largest(sizes: &mut [u32], amount: u64) -> Option<(u64, u64)> {
     let most = sizes.iter().fold(0, |most, &size| most.max(size));
     match sizes.len() {
@@ -24,7 +25,7 @@ pub(super) fn largest(sizes: &mut [u32], amount: u64) -> Option<(u64, u64)> {
     }
 }
 
-/// How many of the largest sizes hold an amount, and the last of them, where sizes are of few kinds, which are counted.
+/// Does the work of [`largest`] by counting sizes, where there are few distinct ones.
 fn largest_of_few_kinds(sizes: &[u32], most: u32, amount: u64) -> Option<(u64, u64)> {
     let mut counts: SmallVec<[u32; 64]> = smallvec![0; most as usize + 1];
     sizes.iter().for_each(|&size| counts[size as usize] += 1);

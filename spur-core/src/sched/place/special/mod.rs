@@ -1,11 +1,14 @@
-//! Special solvers: what the fronts would give, without them, where a case is of a kind that counts decide.
+//! Special solvers: the results of the general search, computed without fronts where counts decide.
 //!
-//! The rooms, in the order in which they are mostly asked: `water_filling` has jobs that are spread; of the others,
-//! `equal_slots` makes tasks on nodes that all take as many a question about whole nodes; `whole_nodes` has whole nodes,
-//! and such that are shared, that weigh the same, or of which the lightest will do; `forced_nodes` has those of which some
-//! are used in every choice; `node_knapsack` has nodes that take unequally much; `counted_kinds` has whole nodes of
-//! counted kinds; `relaxed` asks them less where nobody has an answer. What they share: `reduced_costs` finds the best leaves in any number of layers, `comparison` compares choices
-//! in domains of one layer, `fewest` tells how few of some sizes hold an amount, and `tree_knapsack` finds the best of what is used or not.
+//! In the order in which they are mostly tried: `water_filling` solves spread jobs. `equal_slots` turns tasks
+//! on nodes with equal slots into whole nodes. `whole_nodes` solves whole or shared nodes of one weight, or
+//! where the lightest nodes suffice. `forced_nodes` solves jobs of which some nodes are in every choice,
+//! `node_knapsack` nodes with unequal slots, `counted_kinds` whole nodes of counted kinds. `relaxed` asks
+//! them an easier question where none has an answer.
+//!
+//! They share `reduced_costs` (the best leaves in any number of layers), `comparison` (choices in domains of
+//! one layer), `fewest` (the fewest sizes that hold an amount) and `tree_knapsack` (the best set of items on
+//! a tree).
 
 mod comparison;
 mod counted_kinds;
@@ -27,7 +30,7 @@ pub(super) use equal_slots::Equal;
 pub(super) use relaxed::place as place_loosely;
 pub(super) use whole_nodes::largest_first;
 
-/// Places a job if it is of a kind that has a special solver.
+/// Places a job if a special solver applies. Otherwise returns [`Missed::UNKNOWN`].
 pub(super) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
     let Some(wanted) = problem.ask.prefer_domain else { return anywhere(problem) };
     let ask = Ask { prefer_domain: None, ..problem.ask.clone() };
@@ -35,7 +38,8 @@ pub(super) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
     let is_first = problem.layout.weights == 0 && problem.layout.prefer.is_empty();
     match inside {
         Err(Missed::NONE) => anywhere(&problem.clone().asking(&ask)),
-        // Otherwise nothing comes before the domain that is wanted: if that can hold the job, nothing outside matters.
+        // If nothing ranks before the preferred domain and that domain can hold the job, no other domain
+        // matters.
         Ok(inside) if !is_first => {
             let best = anywhere(&problem.clone().asking(&ask)).map_err(|_| Missed::UNKNOWN)?;
             let exact = inside.exact && best.exact;
@@ -62,7 +66,7 @@ fn anywhere(problem: &Problem<'_>) -> Result<Placement, Missed> {
     cut
 }
 
-/// What was found, if there is anything; an error where that is not known.
+/// The result as an option: `None` if no placement exists; an error if that is unknown.
 fn if_any<T>(found: Result<T, Missed>) -> Result<Option<T>, Missed> {
     match found {
         Err(Missed::NONE) => Ok(None),
@@ -70,7 +74,8 @@ fn if_any<T>(found: Result<T, Missed>) -> Result<Option<T>, Missed> {
     }
 }
 
-/// The best few of the domains that could have held a job, and at which step each lost; None where that has no special solver.
+/// The best `most` domains that could have held a job, each with the step at which it lost; `None` if no
+/// special solver applies.
 pub(super) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
     if problem.ask.mode == Mode::Distributed {
         return water_filling::losers(problem, most);

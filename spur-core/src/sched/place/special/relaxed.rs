@@ -1,8 +1,10 @@
-//! Questions that are hard for one of the things that are asked. Without it they may have a special solver, and if the best choice
-//! keeps it as it is, it is the best of those that do: leaving something out adds choices and makes none better.
+//! Solves questions that are hard because of one constraint. Without it a special solver may apply. If the
+//! best choice then keeps the constraint, it is the best of all that do: leaving a constraint out adds
+//! choices and makes none better.
 //!
-//! What can be left out says nothing of how good a choice is: counted features, caps on leaves, limits on the domains of
-//! layers; and the number of tasks where that of nodes is given, on which these are shared out afterwards.
+//! Only constraints that do not affect the rank are left out: counted features, caps per leaf, limits on
+//! spans. The number of tasks is left out where the number of nodes is given; the tasks are then shared out
+//! over the nodes.
 
 use crate::model::fabric::Pos;
 use crate::sched::place::answer::{Missed, Placement};
@@ -10,7 +12,8 @@ use crate::sched::place::ask::{Ask, Mode};
 use crate::sched::place::pareto::share;
 use crate::sched::place::problem::Problem;
 
-/// Places a job if the best choice of a looser question keeps everything.
+/// Places a job if the best choice of an easier question keeps every constraint. [`Missed::NONE`] if an
+/// easier question has no placement, [`Missed::UNKNOWN`] if none helps.
 pub(crate) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
     let ask = problem.ask;
     if ask.mode != Mode::Consolidated || !problem.is_as_asked() {
@@ -27,7 +30,7 @@ pub(crate) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
     answers.find(|answer| *answer != Err(Missed::UNKNOWN)).unwrap_or(Err(Missed::UNKNOWN))
 }
 
-/// The answer to a looser question if it is one to this as well.
+/// The answer to an easier question, if it is an answer to the original one, too.
 fn of_looser(problem: &Problem<'_>, without_caps: bool, without_tasks: bool) -> Result<Placement, Missed> {
     let mut ask = Ask { counts: Vec::new(), max_spans: problem.span_caps.clone(), ..problem.ask.clone() };
     if without_caps {
@@ -44,7 +47,7 @@ fn of_looser(problem: &Problem<'_>, without_caps: bool, without_tasks: bool) -> 
     if keeps_all { Ok(found) } else { Err(Missed::UNKNOWN) }
 }
 
-/// The tasks on the nodes of a placement, as far as there is room for them.
+/// Shares the tasks out over the nodes of a placement, as far as they fit.
 fn shared_out(problem: &Problem<'_>, found: Placement) -> Placement {
     let Some(common) = found.common else { return found };
     let nodes: Vec<(Pos, u32, u32)> =

@@ -1,5 +1,5 @@
-//! The best leaves of one domain, by a walk over them from the last to the first: the least cost for everything that may
-//! still be wanted, of each kind and in all, and for every part of the way down that may be in use already.
+//! The best leaves of one domain, by a dynamic programme from the last leaf to the first. The state is the
+//! number still wanted of each kind and in all, and the part of the path that is already in use.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,17 @@ use crate::sched::place::special::tree_knapsack::{Price, PriceScale, Total};
 
 use super::kind_counts::KindCounts;
 
-/// Numbers that walks may work out for one question, beyond which none is tried.
+/// The largest number of table entries for one question; larger ones are not tried.
 const MOST: usize = 1 << 24;
-/// Numbers that are worked out in the time of one step of a search.
+/// Number of table entries that take as long as one step of a search.
 const AT_ONCE: usize = 1 << 7;
 
-/// What is wanted, as numbers from 0 up to what the job needs: of each kind that it needs, and of all, where it needs more.
+/// The numbers that are still wanted, from 0 to what the job needs: for each needed kind, and in all if the
+/// job needs further nodes.
 struct WantedCounts {
-    /// Which number of the counts each is, and how many are needed.
+    /// For each entry, its index among the kinds and the number that is needed.
     needs: Vec<(usize, u32)>,
-    /// How many ways there are to want something.
+    /// Number of states.
     states: usize,
 }
 
@@ -33,12 +34,12 @@ impl WantedCounts {
         Some(Self { needs, states })
     }
 
-    /// What a leaf gives of what is wanted.
+    /// The number of wanted nodes of each entry that a leaf gives.
     fn given(&self, nodes: &[u32]) -> Vec<u32> {
         self.needs.iter().map(|&(number, need)| nodes[number].min(need)).collect()
     }
 
-    /// What is left of everything that can be wanted once so much is given.
+    /// For every state, the state that is left after giving the numbers.
     fn left(&self, given: &[u32]) -> Vec<u32> {
         let mut left: Vec<u32> = vec![0];
         for (&(_, need), given) in self.needs.iter().zip(given) {
@@ -50,21 +51,21 @@ impl WantedCounts {
         left
     }
 
-    /// How many leaves that give so much are of use at most.
+    /// The largest useful number of leaves that each give these numbers.
     fn most_alike(&self, given: &[u32]) -> u32 {
         let each = self.needs.iter().zip(given).filter(|(_, given)| **given > 0);
         each.map(|((_, need), given)| need.div_ceil(*given)).max().unwrap_or(0)
     }
 }
 
-/// A leaf on the walk.
+/// A leaf in the dynamic programme.
 struct LeafStage {
     leaf: DomainId,
-    /// What it gives, by number.
+    /// The index in `Programme::given` of the numbers that the leaf gives.
     given: usize,
-    /// How many of the domains from the holder down to this leaf it shares with the leaf before it.
+    /// Number of domains, from below the holder to this leaf, that it shares with the leaf before.
     shared: usize,
-    /// What using it costs, by how many of these are in use.
+    /// The cost of using the leaf, by the number of those domains that are already in use.
     costs: Vec<Price>,
 }
 
@@ -73,15 +74,15 @@ pub(super) struct Programme {
     holder: DomainId,
     wanted: WantedCounts,
     stages: Vec<LeafStage>,
-    /// What leaves give.
+    /// The distinct numbers that leaves give.
     given: Vec<Vec<u32>>,
-    /// Most that is shared anywhere, and one more.
+    /// The largest number of shared domains, plus one.
     depth: usize,
-    /// Bits of the tail of a cost, and of all of it.
+    /// Number of bits of the tail of a cost, and of a whole cost.
     bits: (u32, u32),
 }
 
-/// The best leaves in each of some domains that hold the job, in fabric order.
+/// The best leaves in each of several domains that hold the job, in fabric order.
 pub(super) fn best_leaves(
     counts: &KindCounts<'_, '_>,
     holders: &[DomainId],
@@ -101,7 +102,7 @@ pub(super) fn best_leaves(
 }
 
 impl Programme {
-    /// None where the numbers are too large.
+    /// The programme for one holder; `None` if numbers would overflow.
     fn new(counts: &KindCounts<'_, '_>, holder: DomainId) -> Option<Self> {
         let (problem, fabric) = (counts.problem, counts.problem.fabric);
         let wanted = WantedCounts::new(&counts.needs, problem.amount)?;
@@ -113,7 +114,7 @@ impl Programme {
         }
         let mut known: BTreeMap<Vec<u32>, usize> = BTreeMap::new();
         let mut used: Vec<(DomainId, usize)> = Vec::new();
-        // Of leaves of one domain that are alike the first few will do.
+        // Of identical leaves with one parent the first few suffice.
         let mut seen: BTreeMap<(Option<DomainId>, usize, u64), u32> = BTreeMap::new();
         for leaf in problem.leaves_below(holder, |_| true) {
             let given = walk.wanted.given(counts.of(leaf));
@@ -143,13 +144,13 @@ impl Programme {
         Some(walk)
     }
 
-    /// How many numbers it works out.
+    /// Number of table entries to compute.
     fn numbers(&self) -> usize {
         let steps: usize = self.stages.iter().map(|stage| stage.shared + 1).sum();
         (steps + self.depth + self.given.len()).saturating_mul(self.wanted.states)
     }
 
-    /// The leaves of the least cost; None where none hold the job.
+    /// The leaves of the smallest cost; `None` if no leaves hold the job.
     fn best<P: Total>(&self) -> Option<Vec<DomainId>> {
         if self.stages.is_empty() {
             return Some(vec![self.holder]);
@@ -159,7 +160,7 @@ impl Programme {
         let mut after = vec![P::NEVER; self.depth * states];
         after.iter_mut().step_by(states).for_each(|done| *done = P::NOTHING);
         let mut here = after.clone();
-        // By stage, by what is in use, and by what is wanted: whether it is used.
+        // For each stage, by the domains in use and by the state: true if the leaf is used.
         let mut uses: Vec<Vec<bool>> = Vec::with_capacity(self.stages.len());
         for (index, stage) in self.stages.iter().enumerate().rev() {
             let next = self.shared_after(index);
@@ -171,7 +172,7 @@ impl Programme {
                 let outcome = &mut here[used * states..][..states];
                 let own = &mut own[used * states..][..states];
                 let cost = P::pack(stage.costs[used], self.bits.0);
-                // Where nothing is wanted nothing is used.
+                // In state 0 nothing is wanted, so no leaf is used.
                 for (wanted, &rest) in left.iter().enumerate().skip(1) {
                     let take = taken[rest as usize].plus(cost);
                     own[wanted] = take <= skips[wanted] && take != P::NEVER;
@@ -186,7 +187,7 @@ impl Programme {
         (after[states - 1] != P::NEVER).then(|| self.follow(&uses, &left))
     }
 
-    /// What is shared between the leaf at an index and the next one.
+    /// Number of domains that the leaf at an index shares with the next one.
     fn shared_after(&self, index: usize) -> usize {
         self.stages.get(index + 1).map_or(0, |stage| stage.shared)
     }

@@ -1,19 +1,19 @@
-//! How many nodes of each kind there are, and how many of each a job needs.
+//! Number of nodes of each counted kind per domain, and the number that a job needs.
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::problem::Problem;
 
-/// The nodes that may be used, by the counted feature that they have.
+/// The nodes that may be used, by the counted feature that each has.
 pub(super) struct KindCounts<'p, 'a> {
     pub(super) problem: &'p Problem<'a>,
-    /// How many nodes of each kind the job needs.
+    /// Number of nodes of each kind that the job needs.
     pub(super) needs: Vec<u32>,
-    /// By domain and kind: its nodes; behind those of the kinds all of them.
+    /// Number of nodes of every domain by kind; the last entry of each row is the number of all nodes.
     nodes: Vec<u32>,
 }
 
 impl<'p, 'a> KindCounts<'p, 'a> {
-    /// None where some node is of two kinds.
+    /// Counts the nodes; `None` if some node is of two kinds.
     pub(super) fn new(problem: &'p Problem<'a>) -> Option<Self> {
         let fabric = problem.fabric;
         let needs: Vec<u32> = problem.ask.counts.iter().map(|(_, count)| *count).collect();
@@ -37,13 +37,13 @@ impl<'p, 'a> KindCounts<'p, 'a> {
         Some(counts)
     }
 
-    /// Nodes of a domain by kind, and behind them all.
+    /// Number of nodes of a domain by kind; the last entry is the number of all nodes.
     pub(super) fn of(&self, id: DomainId) -> &[u32] {
         let width = self.needs.len() + 1;
         &self.nodes[id.index() * width..][..width]
     }
 
-    /// Whether a domain has as many nodes of each kind, and in all, as the job needs.
+    /// True if a domain has enough nodes of each kind and in all.
     pub(super) fn holds(&self, id: DomainId) -> bool {
         let amount = self.problem.amount;
         let needs = self.needs.iter().copied().chain([amount]);
@@ -51,7 +51,7 @@ impl<'p, 'a> KindCounts<'p, 'a> {
             && self.of(id).iter().zip(needs).all(|(has, need)| *has >= need)
     }
 
-    /// The first nodes of some leaves, each of which is needed, that are what the job needs of each kind.
+    /// The first nodes of the given leaves, all of which are needed, that serve each kind and the amount.
     pub(super) fn first_nodes(&self, leaves: &[DomainId]) -> Vec<Pos> {
         let (mut left, mut needs) = (self.problem.amount, self.needs.clone());
         let mut wanted: u32 = needs.iter().sum();

@@ -1,10 +1,9 @@
-//! Whole nodes of one weight of which so many have to be of some kind: counted features.
+//! Whole nodes of one weight with counted features: a given number of nodes must be of some kind.
 //!
-//! Where no node is of two counted kinds, leaves hold the job if they have as many nodes as it needs, and of each kind as
-//! many as it needs of that, whichever nodes are taken in the end: as the counts need no more nodes than the job has, what is
-//! over of one kind can always give way to what another lacks. So leaves are told apart by the number of nodes of each kind
-//! alone, and what they cost does not depend on what they give: one [`dynamic_programme`] over them finds the best. In these the first
-//! nodes are taken that leave enough for what is needed still.
+//! Where no node is of two counted kinds, leaves hold the job if and only if they have enough nodes of each
+//! kind and in all (Hall's condition). So the numbers of nodes of each kind are all that matters about a
+//! leaf, and a leaf's cost does not depend on what it gives: one [`dynamic_programme`] over the leaves finds
+//! the best ones. Of these, the first nodes are taken that leave enough for the needs that remain.
 
 mod dynamic_programme;
 mod kind_counts;
@@ -19,7 +18,7 @@ use super::if_any;
 use dynamic_programme::best_leaves;
 use kind_counts::KindCounts;
 
-/// Places a job of whole nodes of counted kinds.
+/// Places a job of whole nodes of counted kinds; [`Missed::UNKNOWN`] if the solver does not apply.
 pub(super) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
     if !applies(problem) {
         return Err(Missed::UNKNOWN);
@@ -53,7 +52,7 @@ fn applies(problem: &Problem<'_>) -> bool {
         && problem.is_free_but_for_counts()
 }
 
-/// The best leaves in one of some domains of one layer.
+/// The best leaves in one of several domains of one layer.
 fn at_layer(counts: &KindCounts<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Vec<DomainId>), Missed> {
     let problem = counts.problem;
     let found = best_leaves(counts, holders)?;
@@ -62,7 +61,8 @@ fn at_layer(counts: &KindCounts<'_, '_>, holders: &[DomainId]) -> Result<(Domain
     })
 }
 
-/// The best few of the domains that could have held such a job, and at which step each lost; None where that is not told.
+/// The best `most` domains that could have held such a job, each with the step at which it lost; `None` if
+/// this solver does not apply.
 pub(super) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
     if !applies(problem) {
         return None;

@@ -1,4 +1,5 @@
-//! What the leaves give of a job, in the order in which they give it, and what is sure of that.
+//! The nodes of each leaf in the order in which a job uses them, and the nodes that are used in every best
+//! choice.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -6,20 +7,21 @@ use std::collections::BTreeMap;
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::problem::Problem;
 
-/// Numbers of nodes by weight, the heaviest first; compared, fewer of the heaviest come first.
+/// Number of nodes of each weight, the heaviest first. In comparisons fewer of the heaviest come first.
 type NodesByWeight = Vec<(u32, u32)>;
 
 /// A leaf that may be used.
 struct Leaf {
-    /// Nodes that are used in any case: the required ones, and what a multiple adds to them.
+    /// Number of nodes used in every choice: the required ones, rounded up to a multiple.
     sure: u32,
-    /// Further nodes in the order in which they are used, the lightest first: what kind of step, and so many steps.
+    /// Further steps in the order of use, the lightest first: the kind of a step, and the number of steps of
+    /// that kind.
     steps: Vec<(u32, u32)>,
-    /// Nodes of a step.
+    /// Number of nodes in one step.
     unit: u32,
 }
 
-/// All leaves that may be used, and what is sure of each.
+/// All leaves that may be used, with the nodes of each that every choice uses.
 pub(super) struct Leaves<'p, 'a> {
     pub(super) problem: &'p Problem<'a>,
     leaves: BTreeMap<DomainId, Leaf>,
@@ -29,14 +31,14 @@ pub(super) struct Leaves<'p, 'a> {
 
 /// The lightest nodes of a domain that hold the job.
 pub(super) struct Mix {
-    /// What they weigh, those apart that are used in any case.
+    /// The weights of these nodes, without those that are used in every choice.
     pub(super) weights: NodesByWeight,
-    /// The heaviest kind of step.
+    /// The heaviest kind of step among them.
     heaviest: u32,
 }
 
 impl<'p, 'a> Leaves<'p, 'a> {
-    /// None where not all that is required can be used.
+    /// The leaves of a problem; `None` if some required node cannot be used.
     pub(super) fn new(problem: &'p Problem<'a>) -> Option<Self> {
         let mut required = problem.required.as_slice();
         let mut known: BTreeMap<NodesByWeight, u32> = BTreeMap::new();
@@ -49,7 +51,7 @@ impl<'p, 'a> Leaves<'p, 'a> {
             required = rest;
             let (room, unit) = (problem.room(id), problem.unit(domain.cover()));
             let sure = u32::try_from(own.len()).ok()?.checked_next_multiple_of(unit)?;
-            // Some may lie in no leaf at all.
+            // A required node may be in no leaf at all.
             let are_open = own
                 .iter()
                 .all(|pos| pos.index() >= range.start && problem.view.slots.open().contains(pos.index()));
@@ -61,7 +63,7 @@ impl<'p, 'a> Leaves<'p, 'a> {
                 leaves.insert(id, Leaf { sure, steps, unit });
             }
         }
-        // Steps have numbers in the order in which they were seen.
+        // Steps were numbered in order of discovery; this renumbers them in order of weight.
         let mut places = vec![0; known.len()];
         let mut kinds = Vec::with_capacity(known.len());
         for (place, (weights, seen)) in (0..).zip(known) {
@@ -73,13 +75,13 @@ impl<'p, 'a> Leaves<'p, 'a> {
         required.is_empty().then_some(Self { problem, leaves, kinds })
     }
 
-    /// The leaves of a domain that may be used, where that holds the job.
+    /// The leaves of a domain that may be used if the domain holds the job.
     fn below(&self, id: DomainId) -> impl Iterator<Item = (DomainId, &Leaf)> {
         let leaves = self.problem.leaves_below(id, |below| below == id || !self.problem.is_barred(below));
         leaves.into_iter().filter_map(|leaf| Some((leaf, self.leaves.get(&leaf)?)))
     }
 
-    /// The lightest nodes of a domain that hold the job; None where none do.
+    /// The lightest nodes of a domain that hold the job; `None` if no nodes do.
     pub(super) fn mix(&self, id: DomainId) -> Option<Mix> {
         let mut left = self.problem.amount;
         let mut steps: Vec<(u32, u32, u32)> = Vec::new();
@@ -105,8 +107,8 @@ impl<'p, 'a> Leaves<'p, 'a> {
         (left == 0).then_some(Mix { weights, heaviest })
     }
 
-    /// What each domain below one takes at least, because it is sure, and at most where the lightest nodes hold the job in it,
-    /// by its number; None where multiples forbid that.
+    /// The least and the most that each domain below the holder takes in a choice of the lightest nodes, by
+    /// the domain's number. `None` if multiples rule such a choice out.
     pub(super) fn takes(&self, holder: DomainId, mix: &Mix) -> Option<Vec<(u32, u32)>> {
         let problem = self.problem;
         let mut takes = vec![(0, 0); problem.fabric.domain_count()];
@@ -140,7 +142,7 @@ impl<'p, 'a> Leaves<'p, 'a> {
         (least..=most).contains(&problem.amount).then_some(takes)
     }
 
-    /// So many nodes of a leaf in fabric order: those that are used first.
+    /// The `amount` nodes of a leaf that are used first, in fabric order.
     pub(super) fn nodes_of(&self, leaf: DomainId, amount: u32) -> Vec<Pos> {
         let mut nodes: Vec<(bool, u32, Pos)> = in_order(self.problem, leaf);
         nodes.truncate(amount as usize);
@@ -150,7 +152,7 @@ impl<'p, 'a> Leaves<'p, 'a> {
     }
 }
 
-/// The open nodes of a leaf, those that are used before others first: whether they are not required, what they weigh.
+/// The open nodes of a leaf in order of use, each with a flag (false if required) and its weight.
 fn in_order(problem: &Problem<'_>, leaf: DomainId) -> Vec<(bool, u32, Pos)> {
     let weights = problem.view.weights.filter(|_| problem.layout.weights > 0);
     let mut nodes: Vec<(bool, u32, Pos)> = (problem.open_nodes(leaf))
@@ -163,7 +165,7 @@ fn in_order(problem: &Problem<'_>, leaf: DomainId) -> Vec<(bool, u32, Pos)> {
     nodes
 }
 
-/// What a leaf gives beyond so many nodes up to its room, by a multiple at a time. `known` has the kinds of steps.
+/// The steps of a leaf beyond its first `sure` nodes, up to its capacity. `known` numbers the kinds of steps.
 fn steps(
     problem: &Problem<'_>,
     leaf: DomainId,
@@ -181,7 +183,7 @@ fn steps(
     }
     let nodes = in_order(problem, leaf);
     let mut steps: Vec<(u32, u32)> = Vec::new();
-    // The weight of all nodes of the last step.
+    // The weight of the last step, if all its nodes have that weight.
     let mut last = None;
     for step in nodes[sure as usize..].chunks_exact(unit as usize).take(count as usize) {
         let (_, light, _) = step[0];
@@ -189,7 +191,7 @@ fn steps(
         match steps.last_mut() {
             Some((_, count)) if last == Some(heavy) && light == heavy => *count += 1,
             _ => {
-                // Lighter nodes come first.
+                // Fewer heavy nodes sort first, so the heaviest weight is listed first.
                 let same = step.chunk_by(|(_, one, _), (_, other, _)| one == other).rev();
                 let weights = same.map(|some| (some[0].1, u32::try_from(some.len()).unwrap_or(u32::MAX)));
                 steps.push((number(weights.collect()), 1));

@@ -1,10 +1,10 @@
-//! Whole nodes of which some are sure to be used: those that are required, and where nodes weigh unequally much, those that are
-//! lighter than others.
+//! Whole nodes of which some are in every best choice: required nodes, and lighter nodes where weights
+//! differ.
 //!
-//! Every domain that can hold the job does so at best with so many nodes of each weight, which counts tell ([`leaf_shares`]): of a
-//! leaf, its nodes are used in the order of their weights, so that those up to some weight are used wherever they are, and
-//! of one weight some. Only domains with the least such numbers are left. What has to be used in one costs the same for every
-//! choice, so that it is as if it cost nothing; the rest is a question for [`reduced_costs`](super::reduced_costs).
+//! In a best choice, the number of nodes of each weight follows from counts ([`leaf_shares`]): the nodes of a
+//! leaf are used in order of weight, all of them up to some weight, and some of the next. Only domains in
+//! which these numbers are least can win. Nodes in every choice cost all choices the same, so they are
+//! charged nothing; the rest is a question for [`reduced_costs`](super::reduced_costs).
 
 mod leaf_shares;
 
@@ -17,7 +17,7 @@ use super::comparison::{HolderShares, best_of, holders, lowest, order, ranked};
 use super::reduced_costs::best_below;
 use leaf_shares::{Leaves, Mix};
 
-/// Places a job of whole nodes if some of them are sure to be used.
+/// Places a job of whole nodes if some of them are in every best choice; [`Missed::UNKNOWN`] otherwise.
 pub(super) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
     if !applies(problem) {
         return Err(Missed::UNKNOWN);
@@ -52,12 +52,12 @@ fn applies(problem: &Problem<'_>) -> bool {
         && problem.unit(Layer::NODE) == 1
         && problem.span_caps.iter().all(|&(_, cap)| cap > 0)
         && (weighs || !problem.required.is_empty())
-        // Of several units what is lightest for one of them need not be for another.
+        // With unequal units, the lightest choice for one unit need not be lightest for another.
         && (!weighs || units.iter().all(|unit| *unit == units[0]) && problem.limits.is_empty())
 }
 
-/// The best placement: of the least weight, in the lowest layer that holds the job, unless a higher one touches fewer
-/// domains of the layers that are preferred.
+/// The best placement: of the least weight, in the lowest layer that holds the job, unless a higher one uses
+/// fewer domains of preferred layers.
 fn search(leaves: &Leaves<'_, '_>, holders: &[DomainId]) -> Result<HolderShares, Missed> {
     let problem = leaves.problem;
     let fabric = problem.fabric;
@@ -69,7 +69,7 @@ fn search(leaves: &Leaves<'_, '_>, holders: &[DomainId]) -> Result<HolderShares,
     let layers = lightest.chunk_by(|one, other| layer(one) == layer(other));
     let found =
         lowest(problem, layers, |tied| at_layer(leaves, tied), |spans| spans.iter().all(|span| *span == 1));
-    // Of more weight fewer domains may do.
+    // Where spans are limited, a heavier choice may use fewer domains, so a failure is not final.
     let is_all = problem.layout.weights == 0 || problem.span_caps.is_empty();
     found.map_err(|missed| Missed { exact: missed.exact && is_all })
 }

@@ -1,4 +1,5 @@
-//! In which order domains are looked at, and which need not be: by what counts say of the best placement in each.
+//! The order in which domains are tried, and the domains that can be skipped, by what counts say of their
+//! best placement.
 
 use crate::model::fabric::DomainId;
 use crate::model::topology::ScoreBefore;
@@ -9,8 +10,8 @@ use super::super::tree_knapsack::{Beside, KnapsackItem};
 use super::items::Items;
 
 impl Items<'_, '_> {
-    /// Of domains that can hold the job, those that may hold the best placement, and how few members of each may do: those
-    /// that need fewest before the others, then those that leave least.
+    /// The domains that may hold the best placement, each with a lower bound on the members that it needs:
+    /// the fewest members first, then the least waste.
     pub(super) fn in_order(&self, holders: &[DomainId]) -> Vec<(DomainId, usize)> {
         let Some(nodes) = self.number_of_nodes() else {
             return self.with_fewest_members(holders).into_iter().map(|id| (id, 0)).collect();
@@ -23,7 +24,7 @@ impl Items<'_, '_> {
         order
     }
 
-    /// The number of nodes, where that is given and the fewest members that have as many come first.
+    /// The number of nodes, if it is given and the fewest members are decisive; otherwise `None`.
     pub(super) fn number_of_nodes(&self) -> Option<u32> {
         match self.beside {
             Beside::Nodes(nodes) if self.problem.ask.prefer.is_empty() && !self.is_mixed() => Some(nodes),
@@ -31,8 +32,9 @@ impl Items<'_, '_> {
         }
     }
 
-    /// No fewer nodes of so many leaves of a domain hold the job: m of them take no more than m times any number above 0
-    /// and what the nodes of the leaves that have most of it take beyond that number.
+    /// A lower bound on the nodes that hold the job within `leaves` leaves of a domain. For any `number`
+    /// above 0, m nodes take at most m times the number plus what the nodes of the best leaves take beyond it
+    /// (Lagrangian bound).
     fn fewest_nodes(&self, id: DomainId, leaves: usize, number: u32) -> u64 {
         let children = self.problem.fabric.domain(id).children();
         let beyond: Vec<u64> = children.iter().map(|&leaf| self.beyond(leaf, number)).collect();
@@ -40,10 +42,10 @@ impl Items<'_, '_> {
         u64::from(self.problem.amount).saturating_sub(most).div_ceil(number.max(1).into())
     }
 
-    /// No fewer members of a domain have so many nodes that hold the job.
+    /// A lower bound on the members of a domain with `nodes` nodes that hold the job.
     fn fewest_members_with(&self, id: DomainId, nodes: u32) -> usize {
         let children = self.problem.fabric.domain(id).children();
-        // One more than there are where not all of them do.
+        // One more than all members where even all do not reach the amount.
         let fewest = |mut sizes: Vec<u64>, amount: u64| {
             sizes.sort_unstable_by(|a, b| b.cmp(a));
             let all = sizes.len();
@@ -59,7 +61,7 @@ impl Items<'_, '_> {
         by_room.fold(fewest(counts, nodes.into()), usize::max)
     }
 
-    /// What the nodes of a domain take beyond a number, in sum.
+    /// The sum over the nodes of a domain of the amount that each takes beyond `number`.
     fn beyond_below(&self, id: DomainId, number: u32) -> u64 {
         match self.problem.fabric.domain(id).children() {
             _ if self.room(id) == 0 => 0,
@@ -69,8 +71,8 @@ impl Items<'_, '_> {
         }
     }
 
-    /// Whether no placement in a domain, of whose nodes something is known, can be as good as one in another that needs
-    /// as few members for it.
+    /// True if no placement in domain `id` can be as good as the known one in domain `than`, which uses
+    /// `nodes`.
     pub(super) fn is_behind(
         &self,
         id: DomainId,
@@ -80,7 +82,8 @@ impl Items<'_, '_> {
     ) -> bool {
         if self.number_of_nodes().is_some() {
             let fewer = members.cmp(&self.members_used(than, nodes));
-            // Equally many members may have more of what is below them in one domain than in the other.
+            // Domains with equally many members may still differ in the number of domains below these
+            // members.
             let is_told = [id, than].into_iter().all(|id| !self.are_members_divided(id));
             return if is_told { fewer.then_with(|| self.by_waste(id, than)).is_gt() } else { fewer.is_gt() };
         }
@@ -91,7 +94,7 @@ impl Items<'_, '_> {
             return false;
         }
         if self.problem.by_nodes {
-            // Placements differ in nothing but what they leave.
+            // Placements in these domains differ in waste only.
             return self.by_waste(id, than).is_gt();
         }
         let fabric = self.problem.fabric;
@@ -101,12 +104,12 @@ impl Items<'_, '_> {
         self.fewest_nodes(id, used, last) > most
     }
 
-    /// Whether members of a domain consist of further domains.
+    /// True if the members of a domain consist of further domains.
     fn are_members_divided(&self, id: DomainId) -> bool {
         !self.problem.fabric.domain(id).children().is_empty() && !self.problem.lies_over_leaves(id)
     }
 
-    /// How many members of a domain some nodes of it, which are in fabric order, lie in.
+    /// Number of members of a domain that contain some of the nodes, which are in fabric order.
     fn members_used(&self, id: DomainId, nodes: &[KnapsackItem]) -> usize {
         let fabric = self.problem.fabric;
         let is_used = |&&child: &&DomainId| {
@@ -117,8 +120,8 @@ impl Items<'_, '_> {
         fabric.domain(id).children().iter().filter(is_used).count()
     }
 
-    /// Of domains that can hold the job, those that need the fewest members for it, where that comes first: those
-    /// that leave least before the others.
+    /// The domains that need the fewest members to hold the job, where that decides first, sorted by waste;
+    /// otherwise all domains.
     pub(super) fn with_fewest_members(&self, holders: &[DomainId]) -> Vec<DomainId> {
         if !self.are_members_first() || holders.len() < 2 {
             return holders.to_vec();
@@ -131,7 +134,7 @@ impl Items<'_, '_> {
             let Some((count, _)) = largest(&mut rooms, self.problem.amount.into()) else { continue };
             least = least.min(count);
             if count == least {
-                // What the comparison below looks at first.
+                // The comparison below looks at these two first; computing them once saves time.
                 let own = (self.problem.score(ScoreBefore::Fit, id), self.problem.slots(id));
                 counted.push((count, own, id));
             }

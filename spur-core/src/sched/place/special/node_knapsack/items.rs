@@ -1,4 +1,4 @@
-//! What there is to place a job on, where everything that matters adds up over nodes.
+//! The nodes that a job may be placed on, where everything that matters adds up over nodes.
 
 use std::cell::OnceCell;
 use std::cmp::Ordering;
@@ -15,30 +15,30 @@ use crate::sched::place::special::reduced_costs;
 
 use super::super::tree_knapsack::{Beside, KnapsackItem};
 
-/// Nodes of a leaf above which those that can never be used are left out first.
+/// Number of nodes in a leaf above which nodes that can never be used are removed first.
 pub(super) const MANY: usize = 48;
 
-/// Which nodes may be used, as far as their weight goes.
+/// The nodes that may be used, by weight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum UsableWeights {
-    /// All weigh the same.
+    /// All nodes have the same weight, or weight does not matter.
     Same,
-    /// The lightest alone.
+    /// Only the lightest nodes may be used.
     Lightest,
-    /// Exactly so many of each class but the lightest, heaviest first: the least there can be.
+    /// Exactly this number of nodes of each class but the lightest, the heaviest first: the fewest possible.
     Some(Vec<u32>),
 }
 
-/// The nodes that a job may be placed on, and what they take.
+/// The nodes that a job may be placed on, and the amount that each takes.
 pub(super) struct Items<'s, 'a> {
     pub(super) problem: &'s Problem<'a>,
     pub(super) beside: Beside,
     weights: UsableWeights,
-    /// The most of the amount that each domain takes, where that is not the capacity as counted.
+    /// The largest amount that each domain takes, where that differs from the problem's capacity.
     rooms: Option<Vec<u32>>,
-    /// What nodes take, where that can be looked up leaf by leaf.
+    /// The amounts of nodes, where they are known leaf by leaf.
     takes: Option<Takes<'a>>,
-    /// What was found out about all leaves together, where nodes of one weight are looked at.
+    /// Facts about all leaves together, computed on demand, where nodes of one weight are used.
     extremes: OnceCell<Option<LeafExtremes>>,
 }
 
@@ -52,20 +52,20 @@ impl reduced_costs::CapacityBounds for &Items<'_, '_> {
     }
 }
 
-/// What is known of all leaves that may be used.
+/// Facts about all leaves that may be used.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LeafExtremes {
-    /// No node takes more.
+    /// The largest amount that one node takes.
     pub(super) peak: u32,
-    /// The fewest slots of a node that takes the whole job.
+    /// The fewest slots of a node that takes the whole job; `None` if no node does.
     smallest: Option<u32>,
 }
 
 impl<'s, 'a> Items<'s, 'a> {
-    /// All nodes, or the lightest; None where not everything adds up.
+    /// All nodes, or only the lightest where weights differ; `None` if not everything adds up.
     pub(super) fn new(problem: &'s Problem<'a>) -> Option<Self> {
         let ask = problem.ask;
-        // Of whole nodes a leaf is the smallest domain that is looked at.
+        // With whole nodes no domain below leaves is examined.
         let below_leaves = problem.view.slots.are_whole() && problem.within == Some(Layer::NODE);
         let applies = problem.adds_up()
             && ask.prefer_domain.is_none()
@@ -94,27 +94,27 @@ impl<'s, 'a> Items<'s, 'a> {
         Some(items)
     }
 
-    /// Whether a number of nodes is given.
+    /// True if the number of nodes is given.
     pub(super) fn is_number_given(&self) -> bool {
         matches!(self.beside, Beside::Nodes(_))
     }
 
-    /// Whether only the lightest nodes are looked at.
+    /// True if only the lightest nodes may be used.
     pub(super) fn is_lightest_alone(&self) -> bool {
         self.weights == UsableWeights::Lightest
     }
 
-    /// Whether nodes of several weights are used.
+    /// True if nodes of several weights are used.
     pub(super) fn is_mixed(&self) -> bool {
         matches!(self.weights, UsableWeights::Some(_))
     }
 
-    /// Nodes of all weights, as few of the heavier ones as any placement needs; an error where there is none or that is another
-    /// case.
+    /// The nodes of all weights, with the fewest heavier ones that any placement needs. An error if there is
+    /// no placement, or if this solver does not apply.
     pub(super) fn of_all_weights(&self) -> Result<Self, Missed> {
         let problem = self.problem;
         let highest = problem.highest();
-        // Below leaves there is no domain to look at.
+        // Below leaves there is no domain to examine.
         let applies = highest > Layer::NODE && problem.ask.min_speed.is_none();
         if matches!(self.beside, Beside::Leaves(_)) || !applies {
             return Err(Missed::UNKNOWN);
@@ -125,20 +125,21 @@ impl<'s, 'a> Items<'s, 'a> {
         Ok(self.with_heavier(least))
     }
 
-    /// Nodes of all weights, with just so many of each class but the lightest.
+    /// The nodes of all weights, with exactly the given number of each class but the lightest.
     pub(super) fn with_heavier(&self, heavier: Vec<u32>) -> Self {
         self.of_weights(UsableWeights::Some(heavier))
     }
 
-    /// Nodes of all weights, as far as these may be used.
+    /// The nodes of all weights, restricted by `weights`.
     fn of_weights(&self, weights: UsableWeights) -> Self {
         let Self { problem, beside, .. } = *self;
         let extremes = OnceCell::from(None);
         Self { problem, beside, weights, rooms: None, takes: problem.takes(), extremes }
     }
 
-    /// How many nodes of each class but the lightest a job in a domain needs, heaviest first; None where it does not
-    /// fit. Where their number is open, all lighter nodes are used before a heavier one.
+    /// Number of nodes of each class but the lightest that a job in a domain needs, the heaviest first.
+    /// `None` if the domain cannot hold the job. Where the number of nodes is open, all lighter nodes are
+    /// used before a heavier one.
     pub(super) fn heavier(&self, holder: DomainId) -> Option<Vec<u32>> {
         let amount = self.problem.amount.into();
         match self.beside {
@@ -148,7 +149,7 @@ impl<'s, 'a> Items<'s, 'a> {
         }
     }
 
-    /// What the nodes of each class below a domain take, heaviest first.
+    /// The amounts of the nodes below a domain, by class, the heaviest first.
     fn takes_by_weight(&self, holder: DomainId) -> Vec<Vec<u32>> {
         let classes = self.problem.layout.weights;
         let mut takes: Vec<Vec<u32>> = vec![Vec::new(); classes + 1];
@@ -158,19 +159,19 @@ impl<'s, 'a> Items<'s, 'a> {
         takes
     }
 
-    /// Shows every node below a domain that may be used, in fabric order.
+    /// Calls `see` with every node below a domain that may be used, in fabric order.
     fn each_below(&self, holder: DomainId, mut see: impl FnMut(KnapsackItem)) {
         for leaf in self.leaves_below(holder) {
             self.each_of(leaf, |pos, takes| see(KnapsackItem { pos, takes }));
         }
     }
 
-    /// The leaves of a domain that have room, in fabric order.
+    /// The leaves of a domain that can take anything, in fabric order.
     pub(super) fn leaves_below(&self, id: DomainId) -> Vec<DomainId> {
         self.problem.leaves_below(id, |id| self.room(id) > 0)
     }
 
-    /// Counts what domains take.
+    /// Computes the amount that every domain takes.
     fn count(&self) -> Vec<u32> {
         bottom_up(self.problem.fabric, |id, domain, below| match (below, self.takes) {
             _ if self.problem.is_barred(id) => 0,
@@ -180,7 +181,7 @@ impl<'s, 'a> Items<'s, 'a> {
         })
     }
 
-    /// The most of the amount that a domain takes.
+    /// The largest amount that a domain takes.
     pub(super) fn room(&self, id: DomainId) -> u32 {
         self.rooms.as_ref().map_or_else(|| self.problem.room(id), |rooms| rooms[id.index()])
     }
@@ -192,7 +193,7 @@ impl<'s, 'a> Items<'s, 'a> {
         holders
     }
 
-    /// The domains of a layer that have room for the job.
+    /// The domains of a layer that have the capacity for the job.
     pub(super) fn large_enough(&self, layer: Layer) -> Vec<DomainId> {
         let Problem { fabric, view, amount, .. } = *self.problem;
         let mut large = Vec::new();
@@ -211,7 +212,7 @@ impl<'s, 'a> Items<'s, 'a> {
         large
     }
 
-    /// Whether a domain that has room for the job can hold it.
+    /// True if a domain that has the capacity for the job can hold it.
     fn can_hold(&self, id: DomainId) -> bool {
         let is_light = match &self.weights {
             UsableWeights::Same | UsableWeights::Lightest => true,
@@ -220,7 +221,7 @@ impl<'s, 'a> Items<'s, 'a> {
         is_light
             && match self.beside {
                 Beside::Nothing => true,
-                // Leaves are told apart node by node soon enough, and there are many of them.
+                // For a single leaf this test costs as much as solving it, and there are many leaves.
                 Beside::Nodes(nodes) => {
                     (self.problem.fabric.domain(id).children().is_empty() && !self.is_mixed())
                         || self.most_on(id, nodes) >= u64::from(self.problem.amount)
@@ -229,7 +230,8 @@ impl<'s, 'a> Items<'s, 'a> {
             }
     }
 
-    /// The most that so many nodes of a domain take; 0 where there are not as many.
+    /// The largest amount that `nodes` nodes of a domain take; 0 if it has fewer nodes, or if the amount is
+    /// known to be too small.
     fn most_on(&self, id: DomainId, nodes: u32) -> u64 {
         let nodes = nodes as usize;
         let is_known =
@@ -242,19 +244,19 @@ impl<'s, 'a> Items<'s, 'a> {
         if takes.len() < nodes { 0 } else { sum_of_largest(takes, nodes) }
     }
 
-    /// The most that so many leaves of a domain take.
+    /// The largest amount that `leaves` leaves of a domain take.
     fn most_in(&self, id: DomainId, leaves: u32) -> u64 {
         let rooms = self.leaves_below(id).into_iter().map(|leaf| self.room(leaf)).collect();
         sum_of_largest(rooms, leaves as usize)
     }
 
-    /// The most of the amount that a node takes; 0 where it may not be used.
+    /// The largest amount that a node takes; 0 if the node may not be used.
     pub(super) fn takes(&self, pos: Pos) -> u32 {
         let heavier = self.is_lightest_alone() && self.problem.weight_class(pos).is_some();
         if heavier { 0 } else { self.problem.most_on(pos) }
     }
 
-    /// Whether the weight of a node is such that the job may have it alone.
+    /// True if the job may use this node as its only one, by the node's weight.
     fn may_be_alone(&self, pos: Pos) -> bool {
         match &self.weights {
             UsableWeights::Same | UsableWeights::Lightest => true,
@@ -265,14 +267,14 @@ impl<'s, 'a> Items<'s, 'a> {
         }
     }
 
-    /// The nodes of a leaf that take something, in fabric order.
+    /// The nodes of a leaf that take anything, in fabric order.
     pub(super) fn nodes_of(&self, leaf: DomainId) -> Vec<KnapsackItem> {
         let mut nodes = Vec::with_capacity(self.problem.view.slots.nodes_of(leaf) as usize);
         self.each_of(leaf, |pos, takes| nodes.push(KnapsackItem { pos, takes }));
         nodes
     }
 
-    /// Shows the nodes of a leaf that take something, in fabric order, and what they take.
+    /// Calls `see` with every node of a leaf that takes anything, in fabric order, and its amount.
     pub(super) fn each_of(&self, leaf: DomainId, mut see: impl FnMut(Pos, u32)) {
         let range = self.problem.fabric.domain(leaf).range();
         match self.takes {
@@ -284,7 +286,7 @@ impl<'s, 'a> Items<'s, 'a> {
         }
     }
 
-    /// What the nodes of a leaf take beyond a number, in sum.
+    /// The sum over the nodes of a leaf of the amount that each takes beyond `number`.
     pub(super) fn beyond(&self, leaf: DomainId, number: u32) -> u64 {
         let range = self.problem.fabric.domain(leaf).range();
         match self.takes {
@@ -293,7 +295,7 @@ impl<'s, 'a> Items<'s, 'a> {
         }
     }
 
-    /// The most that any m nodes of a leaf take is no more than m times that; not known everywhere.
+    /// The largest amount that one node takes; `None` where it is not known.
     pub(super) fn peak(&self) -> Option<u32> {
         self.extremes().map(|extremes| extremes.peak)
     }
@@ -302,7 +304,8 @@ impl<'s, 'a> Items<'s, 'a> {
         *self.extremes.get_or_init(|| Some(extremes(self.problem, self.takes.as_ref()?)))
     }
 
-    /// The node with the fewest slots that takes the whole job, in the leaf with the fewest, and so on up.
+    /// The node with the fewest slots that takes the whole job, in the leaf with the fewest slots, then by
+    /// the slots of its ancestors.
     pub(super) fn smallest(&self) -> Option<(DomainId, Pos)> {
         let leaves = self.large_enough(Layer::LEAF);
         let is_scored = self.problem.ask.score.any();
@@ -346,7 +349,7 @@ impl<'s, 'a> Items<'s, 'a> {
         best.map(|(_, leaf, pos)| (leaf, pos))
     }
 
-    /// The node of a leaf with the fewest slots that takes the whole job, the first such, and its slots.
+    /// The first of the nodes of a leaf with the fewest slots that take the whole job, and its slots.
     fn smallest_of(&self, leaf: DomainId) -> Option<(u64, Pos)> {
         positions(self.problem.fabric.domain(leaf).range())
             .filter(|&pos| self.takes(pos) >= self.problem.amount && self.may_be_alone(pos))
@@ -354,10 +357,10 @@ impl<'s, 'a> Items<'s, 'a> {
             .min()
     }
 
-    /// The nodes of a leaf without those that can never be used.
+    /// The nodes of a leaf without those that no best choice uses.
     ///
-    /// Nodes of one weight that take the same and have the same slots are used in their order, so only the first few
-    /// of them can be: as many as hold the job, or as are wanted.
+    /// Nodes of one weight with equal amounts and slots are used in fabric order. So only the first few of
+    /// them can be used: as many as hold the job, or as the job wants.
     pub(super) fn trimmed(&self, leaf: DomainId) -> Vec<KnapsackItem> {
         let mut nodes = self.nodes_of(leaf);
         if nodes.len() <= MANY {
@@ -378,8 +381,8 @@ impl<'s, 'a> Items<'s, 'a> {
         nodes
     }
 
-    /// The largest nodes of the largest leaves of the largest domains in one, as few of each as hold the job, and none
-    /// that the others could do without.
+    /// The largest nodes of the largest leaves of the largest domains below the holder, each time as few as
+    /// hold the job, in fabric order.
     pub(super) fn largest_below(&self, holder: DomainId) -> Vec<KnapsackItem> {
         let mut members = vec![holder];
         while members.iter().any(|&id| !self.problem.fabric.domain(id).children().is_empty()) {
@@ -395,7 +398,7 @@ impl<'s, 'a> Items<'s, 'a> {
         nodes
     }
 
-    /// As many of the largest as hold the job.
+    /// The largest items, as few as hold the job.
     fn fewest_of<T>(&self, mut some: Vec<T>, size: impl Fn(&T) -> u32) -> Vec<T> {
         some.sort_by_key(|one| std::cmp::Reverse(size(one)));
         let sizes: Vec<u32> = some.iter().map(size).collect();
@@ -403,18 +406,18 @@ impl<'s, 'a> Items<'s, 'a> {
         some
     }
 
-    /// Whether the fewest domains below the one that holds the job come before all that its placements differ in.
+    /// True if the number of used members is the first step at which placements in a domain differ.
     pub(super) fn are_members_first(&self) -> bool {
         self.is_counted() && self.problem.ask.prefer.is_empty()
     }
 
-    /// Whether what a domain takes is enough to know that it can hold the job.
+    /// True if the capacity of a domain alone decides whether it can hold the job.
     pub(super) fn is_counted(&self) -> bool {
         self.beside == Beside::Nothing && !self.is_mixed()
     }
 
-    /// Compares two domains of one layer by the score, where it decides before best fit, and by what is left in them and in
-    /// their ancestors, from the bottom up.
+    /// Compares two domains of one layer by the score, where it decides before best fit, and by the slots in
+    /// them and in their ancestors, from the bottom up.
     pub(super) fn by_waste(&self, one: DomainId, other: DomainId) -> Ordering {
         let problem = self.problem;
         if !problem.is_scored(ScoreBefore::Fit) {
@@ -424,13 +427,13 @@ impl<'s, 'a> Items<'s, 'a> {
         score(one).cmp(&score(other)).then_with(|| problem.by_waste(one, other))
     }
 
-    /// Slots of some nodes, in sum.
+    /// Number of slots of several nodes together.
     pub(super) fn slots_of(&self, nodes: &[KnapsackItem]) -> u64 {
         nodes.iter().map(|node| self.problem.slots_of_node(node.pos)).sum()
     }
 }
 
-/// Looks at all nodes in domains that may be used.
+/// Computes the extremes over all nodes in domains that may be used.
 fn extremes(problem: &Problem<'_>, takes: &Takes<'_>) -> LeafExtremes {
     let fabric = problem.fabric;
     if problem.by_nodes && problem.amount > 1 {

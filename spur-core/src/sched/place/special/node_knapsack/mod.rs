@@ -1,9 +1,9 @@
-//! Nodes that take unequally much, or weigh unequally much, without a general search.
+//! Nodes with unequal slots or weights, solved without the general search.
 //!
-//! Gives exactly what the dynamic programme would where everything that matters adds up over nodes; where a case is
-//! not of this kind it says so and leaves it to the general solver. The lowest layer of which some domain can hold
-//! the job is found by counts. One node is found by looking at what each takes; of leaves only those are looked into
-//! that could do with as few nodes as the best so far; what lies in several leaves is the affair of [`tree_knapsack`](super::tree_knapsack).
+//! Returns exactly what the dynamic programme would where everything that matters adds up over nodes, and
+//! [`Missed::UNKNOWN`] elsewhere. Counts find the lowest layer at which some domain can hold the job. A
+//! single node is found by its slots. Of leaves, only those are solved that may need as few nodes as the best
+//! so far. Domains of several leaves are solved by [`tree_knapsack`](super::tree_knapsack).
 
 mod holder_order;
 mod items;
@@ -22,10 +22,10 @@ use super::reduced_costs::best_nodes_below;
 use super::tree_knapsack::{Beside, KnapsackItem, PriceScale, solve};
 use items::{Items, MANY};
 
-/// Numbers that one knapsack may work out, beyond which it is not tried.
+/// The largest number of table entries of one knapsack; larger ones are not tried.
 const MOST: usize = 1 << 25;
 
-/// Places a job if it is one of the cases in which everything adds up.
+/// Places a job if everything that matters adds up over nodes; [`Missed::UNKNOWN`] otherwise.
 pub(super) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
     let items = Items::new(problem).ok_or(Missed::UNKNOWN)?;
     let found = search(&items);
@@ -47,7 +47,8 @@ fn search(items: &Items<'_, '_>) -> Result<Placement, Missed> {
         }
         let may_be_higher = layer < problem.highest() || problem.is_scored(ScoreBefore::Span);
         if may_be_higher && problem.ask.prefer.iter().any(|&preferred| preferred < layer) {
-            // A higher domain, or one of a lower score, could touch fewer domains of a preferred layer, which comes before that.
+            // A domain of a higher layer or a lower score could use fewer domains of a preferred layer, which
+            // ranks first.
             return Err(Missed::UNKNOWN);
         }
         match if_any(at_layer(items, &holders)) {
@@ -59,7 +60,7 @@ fn search(items: &Items<'_, '_>) -> Result<Placement, Missed> {
                 return Ok(Placement { exact: false, ..placement });
             }
             Err(missed) => {
-                // What is too large for a walk is for a search as well.
+                // A knapsack that is too large is too large for the general search, too.
                 problem.meter.use_up();
                 return Err(missed);
             }
@@ -68,7 +69,7 @@ fn search(items: &Items<'_, '_>) -> Result<Placement, Missed> {
     Err(Missed::NONE)
 }
 
-/// The best nodes of one of some domains of one layer.
+/// The best nodes in one of several domains of one layer.
 fn at_layer(items: &Items<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Vec<KnapsackItem>), Missed> {
     let problem = items.problem;
     if problem.is_scored(ScoreBefore::Span) {
@@ -77,26 +78,26 @@ fn at_layer(items: &Items<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Ve
     among(items, holders)
 }
 
-/// The best nodes of one of some domains of one layer where no score decides before spans.
+/// The best nodes in one of several domains of one layer, where no score decides before spans.
 fn among(items: &Items<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Vec<KnapsackItem>), Missed> {
     let is_leaf = items.problem.fabric.domain(holders[0]).layer() == Layer::LEAF;
     if is_leaf && !items.is_mixed() { in_one_leaf(items, holders) } else { in_one_domain(items, holders) }
 }
 
-/// The domain that the job leaves least of, among those that need the fewest members for it.
+/// The domain with the least waste among those that need the fewest members.
 fn least_waste(items: &Items<'_, '_>, holders: &[DomainId]) -> DomainId {
     let suited = items.with_fewest_members(holders);
     suited.into_iter().min_by(|&one, &other| items.by_waste(one, other)).unwrap_or(holders[0])
 }
 
-/// The placement on chosen nodes.
+/// The placement on the chosen nodes.
 fn placed(problem: &Problem<'_>, holder: DomainId, nodes: &[KnapsackItem]) -> Placement {
     let chosen: Vec<_> = nodes.iter().map(|node| (node.pos, 1, node.takes)).collect();
     Placement::new(problem, share(problem, holder, &chosen, &[]), Some(holder), true)
 }
 
-/// The node with the fewest slots that takes the whole job, in the leaf with the fewest, and so on up. Whole nodes are
-/// left to their leaves.
+/// The node with the fewest slots that takes the whole job, in the leaf with the fewest, and so on up. `None`
+/// if no node takes it, or if nodes are whole, because leaves stand for their nodes.
 fn on_one_node(items: &Items<'_, '_>) -> Option<(DomainId, Pos)> {
     let problem = items.problem;
     let takes_several = problem.view.slots.are_whole()
@@ -108,18 +109,18 @@ fn on_one_node(items: &Items<'_, '_>) -> Option<(DomainId, Pos)> {
     items.smallest()
 }
 
-/// How few nodes of a leaf take the job.
+/// The fewest nodes of a leaf that take the job.
 #[derive(Debug, Clone, Copy)]
 struct Fewest {
     nodes: u32,
-    /// What the first of the largest takes, and the last.
+    /// The amount that the largest of these nodes takes, and the amount of the smallest.
     first: u32,
     last: u32,
-    /// How much more than the job the largest take.
+    /// The amount by which these nodes exceed the job.
     slack: u32,
 }
 
-/// How few nodes of a leaf take the job; `takes` is reused.
+/// Computes the fewest nodes of a leaf that take the job; `None` if none do. `takes` is a reusable buffer.
 fn fewest(items: &Items<'_, '_>, leaf: DomainId, takes: &mut Vec<u32>) -> Option<Fewest> {
     takes.clear();
     if let (Some(peak @ 1..=MOST_COUNTED), Beside::Nothing) = (items.peak(), items.beside) {
@@ -143,10 +144,10 @@ fn fewest(items: &Items<'_, '_>, leaf: DomainId, takes: &mut Vec<u32>) -> Option
     None
 }
 
-/// The most that nodes take where those that take as much are counted.
+/// The largest amount per node up to which nodes are counted by amount instead of sorted.
 const MOST_COUNTED: u32 = 63;
 
-/// How few nodes of a leaf take the job where none takes more than `peak`.
+/// Computes the fewest nodes of a leaf that take the job, where none takes more than `peak`.
 fn fewest_of_few(items: &Items<'_, '_>, leaf: DomainId, peak: u32) -> Option<Fewest> {
     let mut counts = [0_u32; MOST_COUNTED as usize + 1];
     items.each_of(leaf, |_, takes| counts[takes as usize] += 1);
@@ -166,10 +167,10 @@ fn fewest_of_few(items: &Items<'_, '_>, leaf: DomainId, peak: u32) -> Option<Few
     None
 }
 
-/// Whether a leaf could be as good as the best so far, which takes the fewest nodes that `least` says; `order` is that
-/// of what it leaves.
+/// True if a leaf could be as good as the best so far, which takes `least`; `order` compares the leaf's waste
+/// with the best's.
 ///
-/// No m nodes take more than m times any number and what each node of the leaf takes beyond that number.
+/// For any number, m nodes take at most m times the number plus what each node of the leaf takes beyond it.
 fn may_do_with(items: &Items<'_, '_>, leaf: DomainId, least: &Fewest, order: Ordering) -> bool {
     if matches!(items.beside, Beside::Nodes(_)) {
         return order.is_le();
@@ -182,7 +183,7 @@ fn may_do_with(items: &Items<'_, '_>, leaf: DomainId, least: &Fewest, order: Ord
     [least.last, least.first].into_iter().all(|number| most(number) >= u64::from(items.problem.amount))
 }
 
-/// The best nodes of one of some leaves.
+/// The best nodes in one of several leaves.
 fn in_one_leaf(items: &Items<'_, '_>, leaves: &[DomainId]) -> Result<(DomainId, Vec<KnapsackItem>), Missed> {
     let mut best: Option<(Fewest, Vec<DomainId>)> = None;
     let mut takes = Vec::new();
@@ -235,11 +236,12 @@ fn best_in_leaf(items: &Items<'_, '_>, leaf: DomainId, least: Fewest) -> Result<
     Ok(used)
 }
 
-/// The nodes of a leaf that every best choice uses, and those that some may: the latter in fabric order.
+/// Splits the nodes of a leaf: those that every best choice uses, and those that some best choice may use, in
+/// fabric order.
 ///
-/// The largest nodes hold the job with some slack. A choice of as many nodes that takes others instead has to make do
-/// with that slack: each node larger than the last of the largest that is left out, and each smaller one that is used,
-/// costs the difference. Of nodes that take the same, those with the fewest slots come first.
+/// The largest nodes hold the job with some slack. A choice of equally many other nodes has to spend that
+/// slack: every omitted node that is larger than the smallest of the largest, and every smaller node used,
+/// costs the difference. Among nodes with equal amounts, those with the fewest slots come first.
 fn settle(
     items: &Items<'_, '_>,
     mut nodes: Vec<KnapsackItem>,
@@ -269,7 +271,7 @@ fn settle(
     (used, open)
 }
 
-/// The best nodes of one of some domains of one layer.
+/// The best nodes in one of several domains of one layer.
 fn in_one_domain(
     items: &Items<'_, '_>,
     holders: &[DomainId],
@@ -294,34 +296,35 @@ fn in_one_domain(
 
 /// The best nodes of one domain.
 fn best_below(items: &Items<'_, '_>, id: DomainId) -> Result<Vec<KnapsackItem>, Missed> {
-    // Those that can never be used are left out.
+    // Nodes that can never be used are left out.
     let nodes: Vec<_> = items.leaves_below(id).into_iter().flat_map(|leaf| items.trimmed(leaf)).collect();
     solve(items.problem, id, items.problem.amount, &nodes, &scale(items, id)?, (items.beside, MOST))
 }
 
-/// What the nodes of one domain are priced by.
+/// The prices of the nodes of one domain.
 fn scale<'a>(items: &'a Items<'_, '_>, id: DomainId) -> Result<PriceScale<'a>, Missed> {
     let (layer, slots) = (items.problem.fabric.domain(id).layer(), items.problem.slots(id));
     let scale = PriceScale::of_nodes(items.problem, layer, slots, items.is_number_given(), items.is_mixed());
     scale.ok_or(Missed::UNKNOWN)
 }
 
-/// The best nodes of one domain where a knapsack of them is too large; none where the best choice in another domain is better.
+/// The best nodes of one domain where a knapsack of them is too large; an error if the best choice elsewhere
+/// is better.
 fn layer_by_layer(
     items: &Items<'_, '_>,
     id: DomainId,
     than: Option<&Rank>,
 ) -> Result<Vec<KnapsackItem>, Missed> {
     let problem = items.problem;
-    // The layers below the holder in the order in which their spans count, and nodes.
+    // The layers below the holder in the order in which their spans count, then nodes.
     let mut order = order(problem, problem.fabric.domain(id).layer());
     order.push(Layer::NODE);
     let nodes = best_nodes_below(problem, id, &order, items, than)?;
     Ok(nodes.into_iter().map(|pos| KnapsackItem { pos, takes: items.takes(pos) }).collect())
 }
 
-/// The best few of the domains that could have held a job that was placed, and at which step each lost; None where not
-/// everything adds up, or where a higher layer may come first.
+/// The best `most` domains that could have held a placed job, each with the step at which it lost. `None` if
+/// not everything adds up, or if a higher layer may rank first.
 pub(crate) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
     let applies = problem.ask.prefer.is_empty() && !problem.ask.score.any() && !problem.nodes_are_alike();
     let items = Items::new(problem).filter(|_| applies)?;
@@ -331,7 +334,7 @@ pub(crate) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
     losers_of(&items, most).or_else(|| losers_of(&items.of_all_weights().ok()?, most))
 }
 
-/// The domains that lost where nodes weigh unequally much, so that the fewest of the heaviest come before everything else.
+/// The domains that lost where weights differ, so that the fewest of the heaviest nodes decide first.
 fn losers_by_weight(items: &Items<'_, '_>, most: usize) -> Option<Vec<Lost>> {
     let problem = items.problem;
     let mut holders: Vec<(Vec<u32>, Layer, DomainId)> = Vec::new();
@@ -343,7 +346,7 @@ fn losers_by_weight(items: &Items<'_, '_>, most: usize) -> Option<Vec<Lost>> {
         let by_waste = || if one.1 == Layer::LEAF { items.by_waste(one.2, other.2) } else { Ordering::Equal };
         one.0.cmp(&other.0).then(one.1.cmp(&other.1)).then_with(by_waste)
     };
-    // One of them is the winner, and those above it are no rivals.
+    // One of the holders is the winner, and those above it are no rivals.
     let few = most + problem.highest().index();
     if few < holders.len() {
         let last = holders.select_nth_unstable_by(few, order).1.clone();
@@ -388,7 +391,7 @@ fn shortlist(items: &Items<'_, '_>, layer: Layer, few: usize) -> Vec<DomainId> {
     let order = |one: &(u32, DomainId), other: &(u32, DomainId)| {
         one.0.cmp(&other.0).then_with(|| items.by_waste(one.1, other.1))
     };
-    // Those that are equal to the last of the few may turn out to be better.
+    // Domains equal to the last of the few may turn out to be better.
     if counted.len() > few {
         let last = *counted.select_nth_unstable_by(few - 1, order).1;
         counted.retain(|other| order(other, &last).is_le());
@@ -396,12 +399,12 @@ fn shortlist(items: &Items<'_, '_>, layer: Layer, few: usize) -> Vec<DomainId> {
     counted.into_iter().map(|(_, leaf)| leaf).collect()
 }
 
-/// How good the best placement in a domain is.
+/// The rank of the best placement in a domain; `None` if it is unknown.
 fn best_in(items: &Items<'_, '_>, id: DomainId) -> Option<Rank> {
     Some(ranked(items.problem, id, &best_below(items, id).ok()?))
 }
 
-/// How good it is to use some nodes of a domain.
+/// The rank of using these nodes of a domain.
 fn ranked(problem: &Problem<'_>, holder: DomainId, nodes: &[KnapsackItem]) -> Rank {
     let mut item = Item::<Vec<i64>>::nothing(problem.layout.width());
     nodes.iter().for_each(|node| problem.charge_node(&mut item.cost, node.pos));

@@ -1,5 +1,4 @@
-//! What lies below the domain that is to hold the job: every domain with room, what it costs to use it, and in which order
-//! that counts.
+//! The domains below the holder of a job: their capacity, their cost, and the order in which layers count.
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::pareto::fill;
@@ -15,36 +14,38 @@ pub(super) struct Piece {
     /// The domain; for a node, its leaf.
     pub(super) id: DomainId,
     pub(super) node: Option<Pos>,
-    /// The most that it can take.
+    /// The largest amount that the piece can take.
     pub(super) room: u32,
-    /// What it takes is a multiple of this.
+    /// The amount of the piece is a multiple of this unit.
     pub(super) unit: u32,
     pub(super) slots: u64,
-    /// The lowest layer that it counts for.
+    /// The lowest layer that the piece counts for.
     pub(super) layer: Layer,
-    /// What it takes at least, because it is sure to be used; none of the others is.
+    /// The least amount that the piece takes if every choice uses it; 0 otherwise.
     pub(super) least: u32,
-    /// The layers in order for which it counts, as bits: none if it is used in any case and so costs nothing.
+    /// The layers that the piece counts for, as bits by order; none if every choice uses it, because it then
+    /// costs nothing.
     pub(super) counts: usize,
-    /// The layers for which it counts if it is used in any case, as bits.
+    /// The layers that the piece counts for if every choice uses it, as bits by order.
     sure: usize,
-    /// The piece that it is directly below; None: the holder.
+    /// The index of the parent piece; `None` if the holder is the parent.
     pub(super) above: Option<usize>,
-    /// Where the pieces below it end; they begin behind it.
+    /// The index behind the last piece below this one; the pieces below begin right behind this one.
     pub(super) end: usize,
 }
 
-/// Every domain with room below a holder, and the nodes where they are told apart.
+/// Every domain with capacity below a holder, and the nodes where they are distinguished.
 pub(super) struct Instance<'p> {
     pub(super) problem: &'p Problem<'p>,
-    /// A domain before those below it, in fabric order.
+    /// The pieces in fabric order, each domain before the pieces below it.
     pub(super) pieces: Vec<Piece>,
-    /// The layers in the order in which using few of their domains counts.
+    /// The layers in the order in which their spans count.
     pub(super) order: Vec<Layer>,
 }
 
 impl<'p> Instance<'p> {
-    /// `order` has every layer from the leaves to below the holder, and `node` where nodes are told apart.
+    /// Builds the instance of a holder. `order` has every layer from the leaves to below the holder, and
+    /// `node` if nodes are distinguished.
     pub(super) fn new(
         problem: &'p Problem<'p>,
         holder: DomainId,
@@ -91,7 +92,7 @@ impl<'p> Instance<'p> {
         self.pieces[at].end = self.pieces.len();
     }
 
-    /// Adds the nodes of a domain, if it is a leaf and nodes are told apart.
+    /// Adds the nodes of a domain, if it is a leaf and nodes are distinguished.
     fn add_nodes(&mut self, id: DomainId, above: Option<usize>, takes: &impl CapacityBounds) {
         let problem = self.problem;
         let layer = self.order.iter().position(|layer| *layer == Layer::NODE);
@@ -114,12 +115,13 @@ impl<'p> Instance<'p> {
         });
     }
 
-    /// Whether the slots in use of a leaf depend on how much of the job it takes: nodes are shared and not told apart.
+    /// True if the slots used in a leaf depend on the amount that it takes: nodes are shared and not
+    /// distinguished.
     pub(super) fn divides_leaves(&self) -> bool {
         self.problem.shares_nodes() && !self.order.contains(&Layer::NODE)
     }
 
-    /// The pieces directly below one, or below the holder, in fabric order.
+    /// The children of a piece, or of the holder, in fabric order.
     pub(super) fn below(&self, piece: Option<usize>) -> Vec<usize> {
         let (mut at, end) = piece.map_or((0, self.pieces.len()), |piece| (piece + 1, self.pieces[piece].end));
         let mut below = Vec::new();
@@ -130,14 +132,14 @@ impl<'p> Instance<'p> {
         below
     }
 
-    /// The lowest of the layers that are looked at.
+    /// The lowest layer in the scope.
     pub(super) fn lowest(&self, scope: &Scope) -> Layer {
         let layers = self.order.iter().enumerate().filter(|(layer, _)| scope.covers(*layer));
         layers.map(|(_, layer)| *layer).min().unwrap_or(Layer::LEAF)
     }
 
-    /// How few domains of one of the layers hold the job besides those that are used in any case, whatever else, and what the
-    /// last of them takes; None where not all of them do.
+    /// The fewest domains of a layer that hold the job besides those that every choice uses, and the amount
+    /// of the smallest of them. `None` if all of them do not hold it.
     pub(super) fn fewest(&self, layer: usize) -> Option<(u32, u32)> {
         let held = self.pieces.iter().filter(|piece| piece.sure >> layer & 1 == 1);
         let left =
@@ -151,20 +153,21 @@ impl<'p> Instance<'p> {
         Some((u32::try_from(fewest).ok()?, u32::try_from(last).ok()?))
     }
 
-    /// How many domains of one of the layers are used in any case.
+    /// Number of domains of a layer that every choice uses.
     pub(super) fn sure(&self, layer: usize) -> u32 {
         self.pieces.iter().fold(0, |count, piece| count + u32::from(piece.sure >> layer & 1 == 1))
     }
 
-    /// How much of the job each of some leaves of the holder takes, which hold it together and are in fabric order: where that
-    /// does not matter the first as much as it can and leaves to those that are sure to be used.
+    /// The amount of the job that each of several leaves takes, which hold it together and are in fabric
+    /// order. Where the split does not matter, earlier leaves take as much as possible and leave the least
+    /// amount to leaves that must be used.
     pub(super) fn share(&self, holder: DomainId, leaves: &[(usize, u32)]) -> Vec<(DomainId, u32)> {
         let problem = self.problem;
         let ids = leaves.iter().map(|&(leaf, _)| self.pieces[leaf].id);
         if self.divides_leaves() {
             return ids.zip(leaves).map(|(id, &(_, takes))| (id, takes)).collect();
         }
-        // Each goes by its first position.
+        // A leaf is represented by its first position.
         let first = |id: DomainId| position(problem.fabric.domain(id).range().start);
         let parts = ids.clone().zip(leaves).map(|(id, &(leaf, _))| {
             let Piece { least, room, .. } = self.pieces[leaf];

@@ -1,5 +1,6 @@
-//! Labels side by side by what they take: the best for each, and then of those none that takes less and is no better. Where
-//! layers have a limit, labels that use less of those are not beaten by labels that use more.
+//! A table of labels by the amount that they take. It keeps the best label for each amount, and drops labels
+//! that take less and are no better. Where layers have a limit, a label that uses less of the limited layers
+//! stays.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -7,31 +8,32 @@ use std::collections::BTreeMap;
 use super::labels::{Label, Link, NONE};
 use super::packed_cost::CostLayout;
 
-/// What a label comes to, the order of its first piece and of the rest included.
+/// The cost of a label, with the order of its first piece and of the rest as tie-breaks.
 type LabelCost = (u128, u128, (u32, u32));
 
-/// A label with the places of its first piece and of the rest, and how it was put together.
+/// A label with the places of its first piece and of the rest, and the link to its parts.
 type OfferedLabel = (Label, (u32, u32), Link);
 
-/// The labels that are offered for what they take, the best of each.
+/// The best label offered for each amount.
 pub(super) struct LabelTable<'s> {
     layout: &'s CostLayout,
-    /// By what they take, from the least on; where no layer has a limit.
+    /// The index in `offered` for each amount, from `least` up; empty where layers have a limit.
     slots: Vec<u32>,
     least: u32,
-    /// By what they take and use of what is limited, where layers have one.
+    /// The index in `offered` for each amount and use of limited layers, where layers have a limit.
     limited: BTreeMap<(Reverse<u32>, u128), u32>,
     offered: Vec<OfferedLabel>,
 }
 
 impl<'s> LabelTable<'s> {
-    /// A table for labels that take no less and no more than so much.
+    /// A table for labels that take from `least` to `most`.
     pub(super) fn new(least: u32, most: u32, layout: &'s CostLayout) -> Self {
         let width = if layout.has_limits() { 0 } else { most.saturating_sub(least) as usize + 1 };
         Self { layout, slots: vec![NONE; width], least, limited: BTreeMap::new(), offered: Vec::new() }
     }
 
-    /// Keeps a label if it is better than what is in its slot; `order` are the places of its first piece and of the rest.
+    /// Keeps a label if it is better than the one in its slot; `order` has the places of its first piece and
+    /// of the rest.
     #[inline]
     pub(super) fn offer(&mut self, label: Label, order: (u32, u32), link: Link) {
         let slot = if self.slots.is_empty() {
@@ -51,14 +53,14 @@ impl<'s> LabelTable<'s> {
         }
     }
 
-    /// The labels that are worth keeping, those that take most first, and how each was put together.
+    /// The labels worth keeping, the largest amount first, and the link of each to its parts.
     pub(super) fn best(self) -> (Vec<Label>, Vec<Link>) {
         let mut kept = if self.slots.is_empty() { self.unbeaten() } else { self.rising() };
         let mut places: Vec<((u32, u32), usize)> = kept.iter().map(|one| one.1).zip(0..).collect();
         places.sort_unstable();
         for (place, (_, at)) in (0..).zip(places) {
             let (label, order, _) = &mut kept[at];
-            // Nothing comes after everything else.
+            // The empty label comes after all others.
             label.order = if *order == (NONE, NONE) { NONE } else { place };
         }
         for (at, (label, _, _)) in (0..).zip(&mut kept) {
@@ -67,7 +69,7 @@ impl<'s> LabelTable<'s> {
         kept.into_iter().map(|(label, _, link)| (label, link)).unzip()
     }
 
-    /// The labels that are better than all that take more.
+    /// The labels that are better than all labels that take more.
     fn rising(self) -> Vec<OfferedLabel> {
         let mut kept: Vec<OfferedLabel> = Vec::new();
         for slot in self.slots.into_iter().rev() {
@@ -79,7 +81,7 @@ impl<'s> LabelTable<'s> {
         kept
     }
 
-    /// The labels that are better than all that take more and use no more of what is limited.
+    /// The labels that are better than all labels that take more and use no more of limited layers.
     fn unbeaten(self) -> Vec<OfferedLabel> {
         let mut kept: Vec<OfferedLabel> = Vec::new();
         let mut known: BTreeMap<u128, LabelCost> = BTreeMap::new();

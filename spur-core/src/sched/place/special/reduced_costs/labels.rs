@@ -1,8 +1,9 @@
-//! Labels to use pieces of the fabric: put together from the last domain to the first, and of those that take as much only
-//! the best kept.
+//! Labels: ways to use pieces of the fabric, joined from the last domain to the first. Of labels with equal
+//! amounts only the best is kept.
 //!
-//! What a label takes less than its domains could take beyond the multipliers it spends of the slack, with the multipliers of every
-//! number of layers; one that spends more of any of them than there is belongs to no choice that holds the job.
+//! A label that takes less than its domains could take beyond the multipliers spends some of the slack. The
+//! slack is counted for the multipliers of every number of layers. A label that spends more of any slack than
+//! there is belongs to no choice that holds the job.
 
 use crate::model::fabric::Layer;
 use crate::sched::place::answer::Missed;
@@ -12,39 +13,39 @@ use super::label_table::LabelTable;
 use super::multipliers::{Multipliers, Scope, spends};
 use super::packed_cost::CostLayout;
 
-/// Labels that are put together at most.
+/// The largest number of labels that are joined in one search.
 const MOST: usize = 1 << 26;
-/// Labels that are put together at most where it matters how much each leaf takes, which makes many more, and where nodes are
-/// told apart.
+/// The largest number of joined labels where the amount of each leaf matters, which makes many more labels,
+/// and where nodes are distinguished.
 const MOST_SHARED: usize = 1 << 22;
 const MOST_OF_NODES: usize = 1 << 21;
-/// Labels that are kept at most.
+/// The largest number of labels that are kept.
 const MOST_KEPT: usize = 1 << 24;
-/// What is spent, in lanes of 16 bits, of which one is left to tell that it is too much.
+/// Number of lanes of 16 bits in a packed vector. The top bit of each lane marks an overflow.
 const LANES: usize = 8;
 const LANE: u32 = 16;
 const WIDEST: i64 = (1 << (LANE - 1)) - 1;
-/// No label, or none of a piece.
+/// The index of no label.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A number for each of some multipliers.
+/// One number for each set of multipliers.
 type Lanes = [i64; LANES];
 
 fn pack(lanes: &Lanes) -> u128 {
     lanes.iter().rev().fold(0, |packed, &lane| packed << LANE | u128::from(lane.unsigned_abs()))
 }
 
-/// Packs lanes if none is less than nothing or more than a limit.
+/// Packs the lanes; `None` if one is negative or exceeds its limit.
 fn pack_within(lanes: &Lanes, limits: &Lanes) -> Option<u128> {
     let fit = lanes.iter().zip(limits).all(|(lane, limit)| (0..=*limit).contains(lane));
     fit.then(|| pack(lanes))
 }
 
-/// The most that each lane of a packed sum may hold.
+/// The largest value of each lane of a packed sum.
 struct Limit {
-    /// What each lane may hold less than the widest number.
+    /// The widest number less the limit, for each lane.
     rest: u128,
-    /// The bit above each lane, which is set if the lane is beyond its limit once `rest` is added.
+    /// The top bit of each lane, which is set if the lane exceeds its limit once `rest` is added.
     marks: u128,
 }
 
@@ -58,29 +59,29 @@ impl Limit {
     }
 }
 
-/// A label: one way to use a piece, or some of the pieces below one.
+/// A label: one way to use a piece, or several pieces below one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Label {
     pub(super) takes: u32,
-    /// Its place among those that cost the same: one whose leaves come first is before others.
+    /// The rank among labels of equal cost: labels whose leaves come first are first.
     pub(super) order: u32,
     spent: u128,
-    /// Domains of each layer, packed; then slots in them.
+    /// The packed spans of the layers, then the packed slots.
     pub(super) head: u128,
     pub(super) tail: u128,
-    /// Where it was put together.
+    /// The index of the link to the label's parts.
     pub(super) link: u32,
 }
 
-/// A label of a piece and one of the pieces behind it.
+/// The index of a label of a piece, and of a label of the pieces behind it.
 pub(super) type Link = (u32, u32);
 
-/// How the labels of what is below a piece were put together: one step for each piece, the last piece first.
+/// The links of all labels below a piece: one step for each piece, the last piece first.
 type Steps = Vec<(usize, Vec<Link>)>;
 
-/// What multipliers say about every piece.
+/// The slack that each piece spends under every set of multipliers.
 struct Spends {
-    /// What is spent if it is not used, and if it is, besides what is spent below it.
+    /// The slack that a piece spends if it is skipped, and if it is used, without what is spent below it.
     skipped: Vec<Lanes>,
     used: Vec<Lanes>,
 }
@@ -99,17 +100,17 @@ impl Spends {
     }
 }
 
-/// The best choice for known numbers of domains.
+/// A search for the best choice with known numbers of domains.
 pub(super) struct LabelSearch<'g> {
     instance: &'g Instance<'g>,
     layout: CostLayout,
     spends: Spends,
     limits: Lanes,
-    /// Lanes that are used.
+    /// Number of lanes in use.
     known: usize,
-    /// What lies lower is taken whole.
+    /// The lowest layer in the scope; pieces at it are taken whole.
     lowest: Layer,
-    /// Whether a leaf may take less than it could.
+    /// True if a leaf may take less than its capacity.
     divides: bool,
     most: usize,
     fronts: Vec<Vec<Label>>,
@@ -118,22 +119,24 @@ pub(super) struct LabelSearch<'g> {
     kept: usize,
 }
 
-/// A choice: its leaves in fabric order with what each takes, and how many domains of the last layer it uses.
+/// A choice: its leaves in fabric order with the amount of each, and the number of domains that it uses at
+/// the last layer.
 pub(super) struct BestLabel {
     pub(super) leaves: Vec<(usize, u32)>,
     pub(super) last: u32,
 }
 
 impl<'g> LabelSearch<'g> {
-    /// `multipliers` are those of the first layer in order, of the first two, and so on; `counts` says how many domains of each
-    /// of them are used, and of the last and of others in `scope` no more.
+    /// Builds the search; `None` if numbers are too large. `multipliers` belong to the first layer in order,
+    /// to the first two, and so on. `counts` has the number of domains used at each of these layers; for the
+    /// last one, and for other layers in `scope`, it is an upper limit.
     pub(super) fn new(
         instance: &'g Instance<'g>,
         scope: &Scope,
         multipliers: &[Multipliers],
         counts: &[u32],
     ) -> Option<Self> {
-        // Of more than there are lanes for, the last say most.
+        // Where there are more sets than lanes, the last sets are the tightest.
         let known: Vec<Multipliers> = multipliers
             .iter()
             .rev()
@@ -144,7 +147,7 @@ impl<'g> LabelSearch<'g> {
         let mut limits = [0; LANES];
         limits.iter_mut().zip(&known).for_each(|(limit, multipliers)| *limit = multipliers.slack);
         let (count, lowest) = (instance.pieces.len(), instance.lowest(scope));
-        // Before all layers are known, only how few domains hold the job matters.
+        // Before all layers are settled, only the fewest domains that hold the job matter.
         let divides = instance.divides_leaves() && scope.known == instance.order.len();
         Some(Self {
             instance,
@@ -166,7 +169,7 @@ impl<'g> LabelSearch<'g> {
         })
     }
 
-    /// The best choice; None where so few domains do not hold the job.
+    /// The best choice; `None` if so few domains do not hold the job.
     pub(super) fn best(&mut self) -> Result<Option<BestLabel>, Missed> {
         let instance = self.instance;
         let (labels, steps) = self.fold(None, self.limits)?;
@@ -180,7 +183,7 @@ impl<'g> LabelSearch<'g> {
         Ok(Some(BestLabel { leaves, last }))
     }
 
-    /// The leaves of a label that was put together in some steps.
+    /// Collects the leaves of a label that was joined in the given steps.
     fn follow(&self, steps: &Steps, link: u32, leaves: &mut Vec<(usize, u32)>) {
         let mut link = link;
         for (piece, links) in steps.iter().rev() {
@@ -197,7 +200,7 @@ impl<'g> LabelSearch<'g> {
         }
     }
 
-    /// Finds the labels of a piece that spend no more than so much.
+    /// Computes the labels of a piece that spend no more than `limits`.
     fn open(&mut self, at: usize, limits: &Lanes) -> Result<(), Missed> {
         let piece = &self.instance.pieces[at];
         let own = self.spends.used[at];
@@ -229,7 +232,7 @@ impl<'g> LabelSearch<'g> {
         Ok(())
     }
 
-    /// The labels of a leaf, that which takes most first: of less the fullest nodes.
+    /// The labels of a leaf, the largest amount first; a smaller amount uses the nodes with the fewest slots.
     fn divided(&self, at: usize, (head, tail): (u128, u128), limits: &Lanes) -> Vec<Label> {
         let (piece, own) = (&self.instance.pieces[at], self.spends.used[at]);
         let mut labels = Vec::new();
@@ -250,7 +253,7 @@ impl<'g> LabelSearch<'g> {
         labels
     }
 
-    /// Turns labels of what is below a piece into labels of the piece.
+    /// Turns labels of the pieces below a piece into labels of the piece.
     fn close(&self, piece: &Piece, inside: Vec<Label>, own: &Lanes, limits: &Lanes) -> Vec<Label> {
         let (head, tail) = self.layout.of(piece);
         let mut labels: Vec<Label> = Vec::with_capacity(inside.len());
@@ -268,7 +271,8 @@ impl<'g> LabelSearch<'g> {
             let Some(spent) = pack_within(&lanes, limits).filter(|_| is_enough) else { continue };
             let Some(head) = self.layout.add(label.head, head) else { continue };
             let label = Label { takes, spent, head, tail: label.tail + tail, ..label };
-            // Labels fall in what they take, and each is better than those before it that use as many of what is limited.
+            // Amounts fall along the labels, so a later label with the same amount and use of limited layers
+            // is better.
             let is_same =
                 |last: &Label| last.takes == takes && self.layout.limited(last.head ^ label.head) == 0;
             if labels.last().is_some_and(is_same) {
@@ -279,7 +283,7 @@ impl<'g> LabelSearch<'g> {
         labels
     }
 
-    /// Puts the pieces directly below one together.
+    /// Joins the children of a piece.
     fn fold(&mut self, piece: Option<usize>, limits: Lanes) -> Result<(Vec<Label>, Steps), Missed> {
         let limit = Limit::new(&limits);
         let most = if piece.is_none() { self.instance.problem.amount } else { u32::MAX };

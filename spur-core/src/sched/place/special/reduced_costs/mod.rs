@@ -1,9 +1,9 @@
-//! The leaves that a job of whole nodes is spread over best, in any number of layers, whatever the size; and the nodes of
-//! tasks, which are one layer more.
+//! The best leaves over which a job of whole nodes is spread, in any number of layers and at every size; and
+//! the best nodes of a job with tasks, where nodes are one more layer.
 //!
-//! How few domains of each layer hold the job is told layer by layer, in the order in which they count: no fewer than
-//! multipliers allow ([`multipliers`]), and mostly just as many. What a choice may take less than its domains could is then
-//! so little that few labels of each domain are left ([`labels`]).
+//! The fewest domains of each layer that hold the job are found layer by layer, in the order in which spans
+//! count. Lagrangian bounds ([`multipliers`]) give a lower bound, which is mostly reached. A choice then has
+//! so little slack that few labels of each domain remain ([`labels`]).
 
 mod instance;
 mod label_table;
@@ -20,17 +20,18 @@ use instance::Instance;
 use labels::{BestLabel, LabelSearch};
 use multipliers::{LagrangianBounds, Multipliers, Scope};
 
-/// Layers that are told apart.
+/// The largest number of layers.
 const MOST: usize = 8;
-/// Open nodes of a domain that are told apart.
+/// The largest number of open nodes of a domain where nodes are a layer.
 const MOST_NODES: u32 = 1 << 16;
 
-/// What there is below a domain that is to hold a job.
+/// The bounds on the amounts of domains below a holder.
 pub(super) trait CapacityBounds {
-    /// What a domain takes at least, because it has to be used, and at most.
+    /// The least amount that a domain takes (above 0 if it has to be used) and the most.
     fn of(&self, id: DomainId) -> (u32, u32);
 
-    /// Shows the nodes of a leaf that take something, in fabric order, and what they take, where they are told apart.
+    /// Calls `see` with every node of a leaf that takes anything, in fabric order, and its amount, where
+    /// nodes are distinguished.
     fn each_of(&self, _leaf: DomainId, _see: impl FnMut(Pos, u32)) {}
 }
 
@@ -40,8 +41,8 @@ impl<F: Fn(DomainId) -> (u32, u32)> CapacityBounds for F {
     }
 }
 
-/// The best choice below a domain: how good it is, its leaves, and how much of the job each takes; none that is worse than one
-/// that is known. `order` has every layer from the leaves to below the domain.
+/// The best choice below a holder: its rank, its leaves, and the amount of each. An error if every choice is
+/// worse than `than`. `order` has every layer from the leaves to below the holder.
 pub(super) fn best_below(
     problem: &Problem<'_>,
     holder: DomainId,
@@ -49,7 +50,7 @@ pub(super) fn best_below(
     takes: impl CapacityBounds,
     than: Option<&Rank>,
 ) -> Result<(Rank, Vec<(DomainId, u32)>), Missed> {
-    // What keeps the limits without looking for it is found sooner.
+    // A choice that keeps the limits by chance is found faster than one under limits.
     for is_limited in [false, true] {
         let layered = Layered::new(problem, holder, order.to_vec(), &takes, is_limited)?;
         let (instance, found) = layered.found(holder, than)?;
@@ -62,8 +63,8 @@ pub(super) fn best_below(
     Err(Missed::NONE)
 }
 
-/// The nodes of the best choice below a domain in fabric order, for tasks that fill them; none that is worse than one that is
-/// known. `order` has every layer from `node` to below the domain.
+/// The nodes of the best choice below a holder in fabric order, for tasks that fill them. An error if every
+/// choice is worse than `than`. `order` has every layer from `node` to below the holder.
 pub(super) fn best_nodes_below(
     problem: &Problem<'_>,
     holder: DomainId,
@@ -79,19 +80,20 @@ pub(super) fn best_nodes_below(
     Ok(found.leaves.iter().filter_map(|&(at, _)| instance.pieces[at].node).collect())
 }
 
-/// What there is to find below a domain.
+/// The state of a search below one holder.
 struct Layered<'p> {
     instance: Instance<'p>,
     scope: Scope,
-    /// How few domains of each of the first layers may hold the job, besides those that are sure to be used; of others with a
-    /// limit, how many may; and the multipliers that say so.
+    /// For each settled layer, the fewest domains that may hold the job besides those in every choice; for
+    /// each other layer with a limit, the limit. `multipliers` has the Lagrangian bounds that prove them.
     counts: Vec<u32>,
     multipliers: Vec<Multipliers>,
 }
 
 impl<'p> Layered<'p> {
-    /// Finds out how few domains of each layer below a domain over leaves may hold the job; `order` has every layer from the leaves to below it, and `node` where nodes are told apart.
-    /// With `is_limited` no more domains of a layer are used than may be; without that it is only known that no fewer would do.
+    /// Computes the fewest domains of each layer below a holder that may hold the job. `order` has every
+    /// layer from the leaves to below the holder, and `node` where nodes are distinguished. With `is_limited`
+    /// the limits on spans are enforced; otherwise only the necessary number of domains is checked.
     fn new(
         problem: &'p Problem<'p>,
         holder: DomainId,
@@ -107,7 +109,7 @@ impl<'p> Layered<'p> {
         for (layer, most) in most.iter_mut().enumerate() {
             let caps = problem.span_caps.iter().filter(|(capped, _)| *capped == instance.order[layer]);
             let Some(cap) = caps.map(|(_, cap)| *cap).min() else { continue };
-            // The largest domains of a layer of which only so many may be used may not hold the job.
+            // If the largest domains of a limited layer do not hold the job within the limit, no choice does.
             let (fewest, _) = instance.fewest(layer).ok_or(Missed::NONE)?;
             let left = cap.checked_sub(instance.sure(layer)).ok_or(Missed::NONE)?;
             if fewest > left {
@@ -122,19 +124,19 @@ impl<'p> Layered<'p> {
         Ok(layered)
     }
 
-    /// Whether nothing is known of some layers.
+    /// True if some layer is not settled.
     fn is_short(&self) -> bool {
         self.scope.known < self.instance.order.len()
     }
 
-    /// Begins anew.
+    /// Discards all results, so that no layer is settled.
     fn forget(&mut self) {
         self.scope.known = 0;
         self.counts = self.scope.most.iter().map(|most| most.unwrap_or(0)).collect();
         self.multipliers.clear();
     }
 
-    /// Finds out how few domains of the next layer in order may hold the job; None where those before are too few.
+    /// Settles the next layer in order; `None` if the domains settled before are too few.
     fn tighten(&mut self) -> Option<()> {
         let none = || vec![0; self.instance.order.len()];
         let before = self.multipliers.last().map_or_else(none, |multipliers| multipliers.multipliers.clone());
@@ -147,19 +149,19 @@ impl<'p> Layered<'p> {
         Some(())
     }
 
-    /// No fewer domains of the first layers in order hold the job.
+    /// A lower bound on the number of domains at each of the first layers.
     fn counts(&self) -> Vec<u32> {
         let mut counts = self.counts[..self.scope.known].to_vec();
         if let Some(last) = counts.last_mut().filter(|_| self.is_short()) {
-            // These do not hold it, or there would be more of them.
+            // The settled numbers do not hold the job, so one more domain is needed.
             *last += 1;
         }
         counts.iter_mut().enumerate().for_each(|(layer, count)| *count += self.instance.sure(layer));
         counts
     }
 
-    /// The best choice in a holder, and what it was made of; none where every choice is worse than a known one, by no more than
-    /// how few domains of the first layers hold the job.
+    /// The best choice in a holder, with the instance that it refers to. An error if the bounds prove that
+    /// every choice is worse than `than`.
     fn found(mut self, holder: DomainId, than: Option<&Rank>) -> Result<(Instance<'p>, BestLabel), Missed> {
         let Instance { problem, order, .. } = &self.instance;
         if than.is_some_and(|than| *than < bound(problem, holder, order, &self.counts())) {
@@ -170,7 +172,8 @@ impl<'p> Layered<'p> {
         {
             return Ok((self.instance, found));
         }
-        // Some layer needs more: of each, more are tried until that will do, and those after it told anew.
+        // Some layer needs more domains than its bound. Layer by layer, the number is raised until the layer
+        // works, and the layers after it are settled anew.
         self.forget();
         loop {
             self.tighten().ok_or(Missed::NONE)?;
@@ -194,7 +197,8 @@ impl<'p> Layered<'p> {
         search.ok_or(Missed::UNKNOWN)?.best()
     }
 
-    /// Allows more domains of the last layer that is known; None where there are not as many, or no more may be used.
+    /// Raises the number of domains at the last settled layer by `more`; `None` if there are no more, or the
+    /// limit is reached.
     fn allow(&mut self, more: u32) -> Option<()> {
         let multipliers = self.multipliers.pop()?;
         let layer = self.scope.known - 1;
@@ -209,7 +213,7 @@ impl<'p> Layered<'p> {
         Some(())
     }
 
-    /// So many domains of the last layer that is known will do.
+    /// Reduces the number of domains at the last settled layer to `count`, which is known to be enough.
     fn settle(&mut self, count: u32) {
         let layer = self.scope.known - 1;
         if let Some(multipliers) = self.multipliers.last_mut() {

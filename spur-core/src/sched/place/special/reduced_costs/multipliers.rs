@@ -1,9 +1,9 @@
-//! What can be told of the best choice beforehand: no less than so many domains of each layer, and what they take beyond
-//! multipliers.
+//! Lagrangian bounds: a lower bound on the domains used at each layer, and the slack of a choice.
 //!
-//! With a multiplier for every domain of a layer, a choice takes no more than the multipliers of what it uses and what the domains
-//! that are worth it take beyond their multipliers; how many it uses of each layer is known, so that a choice which holds the
-//! job has only the difference to spend. Multipliers that leave least are found going down along each of them.
+//! There is a multiplier for each used domain of a layer. A choice takes at most the sum of the multipliers
+//! of its domains, plus what the domains worth more take beyond their multipliers. The number of domains of
+//! each layer is given, so a choice that holds the job can only spend the difference, the slack. Multipliers
+//! with the least slack are found by coordinate descent.
 
 use std::rc::Rc;
 
@@ -13,60 +13,61 @@ use crate::model::fabric::Layer;
 
 use super::instance::Instance;
 
-/// Rounds of going down at most.
+/// The largest number of rounds of descent.
 const ROUNDS: usize = 12;
 
-/// The multipliers of the layers in order, nothing for those that are not looked at, and what they leave.
+/// The multipliers of the layers in order (0 for layers out of scope), and their slack.
 #[derive(Debug, Clone)]
 pub(super) struct Multipliers {
     pub(super) multipliers: Vec<i64>,
-    /// By how much the multipliers and what the domains take beyond them are more than the job; less than nothing where so few
-    /// domains do not hold it.
+    /// The multipliers of all used domains and the amounts beyond them, less the job's amount. Negative if so
+    /// few domains do not hold the job.
     pub(super) slack: i64,
-    /// Which domains may be used, by what the multipliers of fewer layers leave to spend; of others nothing counts.
+    /// The domains that may be used under the slack of fewer layers; no other domain counts.
     pub(super) usable: Rc<FixedBitSet>,
 }
 
-/// Which of the layers in order are looked at.
+/// The layers in order that a bound covers.
 #[derive(Debug, Clone)]
 pub(super) struct Scope {
-    /// The first so many; the others only where they have a limit.
+    /// Number of leading layers that are covered; further layers are covered only if they have a limit.
     pub(super) known: usize,
-    /// By layer: the most domains that may be used, where that is searched for.
+    /// For each layer, the largest number of domains that may be used, where a limit is enforced.
     pub(super) most: Vec<Option<u32>>,
 }
 
 impl Scope {
-    /// Whether a layer is looked at.
+    /// True if a layer is covered.
     pub(super) fn covers(&self, layer: usize) -> bool {
         layer < self.known || self.most[layer].is_some()
     }
 }
 
-/// The domains down to the lowest of the layers that are looked at; what lies below is taken whole.
+/// The domains down to the lowest covered layer; domains at that layer are taken whole.
 pub(super) struct LagrangianBounds<'g> {
     instance: &'g Instance<'g>,
     scope: &'g Scope,
     usable: Rc<FixedBitSet>,
     domains: Vec<BoundedDomain>,
-    /// What the domains below each are worth; reused.
+    /// The worth of the domains below each one; a reused buffer.
     sums: Vec<i32>,
 }
 
 /// A domain as it counts in a bound.
 #[derive(Debug, Clone, Copy)]
 struct BoundedDomain {
-    /// The index of the one above.
+    /// The index of the parent.
     above: u32,
-    /// What it takes if it is taken whole, and at most.
+    /// The amount that the domain takes if it is taken whole, and the most that it can take.
     whole: i32,
     room: i32,
-    /// The layers for which it counts, as bits.
+    /// The layers that the domain counts for, as bits by order.
     counts: u32,
 }
 
 impl<'g> LagrangianBounds<'g> {
-    /// `known` are the multipliers of fewer layers: domains that those leave no room for are left out.
+    /// Sets up the bounds. `known` has the multipliers of fewer layers: domains that exceed their slack are
+    /// left out.
     pub(super) fn new(instance: &'g Instance<'g>, scope: &'g Scope, known: &[Multipliers]) -> Self {
         let lowest = instance.lowest(scope);
         let (domains, sums) = (Vec::with_capacity(instance.pieces.len() + 1), Vec::new());
@@ -76,7 +77,7 @@ impl<'g> LagrangianBounds<'g> {
         let number = |room: u32| i32::try_from(room).unwrap_or(i32::MAX);
         let mut numbers = vec![0_u32; instance.pieces.len()];
         let mut at = 0;
-        // The first is the holder.
+        // The first entry is the holder.
         bounds.domains.push(BoundedDomain { above: 0, whole: 0, room: i32::MAX, counts: 0 });
         while at < instance.pieces.len() {
             let piece = &instance.pieces[at];
@@ -97,7 +98,7 @@ impl<'g> LagrangianBounds<'g> {
         bounds
     }
 
-    /// By how much so many domains of each layer may take more than the job.
+    /// The slack under given multipliers and numbers of domains.
     fn slack(&mut self, multipliers: &[i64], counts: &[u32]) -> i64 {
         let fees: Vec<i32> =
             fees(multipliers).into_iter().map(|fee| i32::try_from(fee).unwrap_or(i32::MAX / 2)).collect();
@@ -113,8 +114,8 @@ impl<'g> LagrangianBounds<'g> {
         paid + i64::from(self.sums[0]) - i64::from(self.instance.problem.amount)
     }
 
-    /// How few domains of the last of the layers there may be where of those before it there are so many, and multipliers that
-    /// say so.
+    /// Computes the fewest domains at the last covered layer, given the numbers of the layers before it, and
+    /// the multipliers that prove it. `None` if no number works.
     pub(super) fn fewest(&mut self, counts: &mut [u32], mut multipliers: Vec<i64>) -> Option<Multipliers> {
         let layer = self.scope.known - 1;
         let (fewest, last) = self.instance.fewest(layer)?;
@@ -125,7 +126,7 @@ impl<'g> LagrangianBounds<'g> {
         self.settle(counts, multipliers)
     }
 
-    /// The same for no fewer than there are in `counts`.
+    /// Like [`LagrangianBounds::fewest`], but starts from the number in `counts`.
     pub(super) fn settle(&mut self, counts: &mut [u32], mut multipliers: Vec<i64>) -> Option<Multipliers> {
         let layer = self.scope.known - 1;
         loop {
@@ -142,7 +143,7 @@ impl<'g> LagrangianBounds<'g> {
         }
     }
 
-    /// Lowers the slack as far as that goes.
+    /// Lowers the slack by changing multipliers, as far as descent goes. Returns the slack.
     fn descend(&mut self, multipliers: &mut [i64], counts: &[u32]) -> i64 {
         let mut slack = self.slack(multipliers, counts);
         let directions = directions(&self.instance.order, self.scope, counts);
@@ -158,7 +159,7 @@ impl<'g> LagrangianBounds<'g> {
         slack
     }
 
-    /// Goes along a direction, or against it, as long as that lowers the slack.
+    /// Moves along a direction, or against it, as long as the slack falls. Returns the slack.
     fn follow(&mut self, multipliers: &mut [i64], counts: &[u32], direction: &[i64], mut slack: i64) -> i64 {
         for sign in [1, -1] {
             let (mut step, mut longest) = (sign, i64::MAX);
@@ -185,7 +186,8 @@ impl<'g> LagrangianBounds<'g> {
     }
 }
 
-/// Each multiplier by itself, and each with that of a higher layer, so that what both of them take together stays about the same.
+/// The directions of descent: each multiplier by itself, and each with a higher layer's so that their sum
+/// stays about equal.
 fn directions(order: &[Layer], scope: &Scope, counts: &[u32]) -> Vec<Vec<i64>> {
     let mut directions = Vec::new();
     let mut layers: Vec<usize> = (0..order.len()).filter(|&layer| scope.covers(layer)).collect();
@@ -206,7 +208,7 @@ fn directions(order: &[Layer], scope: &Scope, counts: &[u32]) -> Vec<Vec<i64>> {
     directions
 }
 
-/// Which domains may be used with what multipliers leave to spend.
+/// The domains that may be used within the slack.
 fn usable(instance: &Instance<'_>, known: &Multipliers) -> FixedBitSet {
     let mut spent: Vec<i64> =
         spends(instance, known, Layer::NODE).into_iter().map(|(_, used)| used).collect();
@@ -218,8 +220,8 @@ fn usable(instance: &Instance<'_>, known: &Multipliers) -> FixedBitSet {
     usable
 }
 
-/// What each domain that may be used spends by itself if it is not used, and if it is. What lies lower than a layer is taken
-/// whole.
+/// The slack that each usable domain spends by itself if it is skipped, and if it is used. Domains at or
+/// below layer `lowest` are taken whole.
 pub(super) fn spends(instance: &Instance<'_>, known: &Multipliers, lowest: Layer) -> Vec<(i64, i64)> {
     let fees = fees(&known.multipliers);
     let mut sums = vec![0_i64; instance.pieces.len()];
@@ -238,7 +240,7 @@ pub(super) fn spends(instance: &Instance<'_>, known: &Multipliers, lowest: Layer
     spends
 }
 
-/// What is paid for a domain, by the layers that it counts for.
+/// The sum of multipliers for every set of layers, indexed by the set's bits.
 fn fees(multipliers: &[i64]) -> Vec<i64> {
     let fee = |layers: usize| {
         let paid = multipliers.iter().enumerate().filter(|(at, _)| layers >> at & 1 == 1);

@@ -1,4 +1,4 @@
-//! How costs are packed into two numbers: domains used of each layer in order, then slots in them from the top down.
+//! Packs costs into two numbers: the domains used of each layer in order, and their slots from the top down.
 
 use fixedbitset::FixedBitSet;
 
@@ -7,37 +7,38 @@ use crate::model::fabric::Layer;
 use super::instance::{Instance, Piece};
 use super::multipliers::Scope;
 
-/// How costs of labels are packed into two numbers.
+/// The positions of the fields in packed costs.
 #[derive(Default)]
 pub(super) struct CostLayout {
-    /// Every layer that is looked at: which it is in order, and where its number of domains stands.
+    /// For each covered layer: its index in order, and the bit at which its number of domains begins.
     heads: Vec<(usize, u32)>,
-    /// Every layer from the top down. Slots of nodes that are shared stand below.
+    /// The layers from the bottom up, each above the one before. The slots of shared nodes occupy the lowest
+    /// bits.
     tails: Vec<Tail>,
-    /// What is added to find out which numbers of domains are too large, and which bits are set then.
+    /// A summand that makes numbers of domains over their limit carry into `marks`, and those bits.
     rest: u128,
     marks: u128,
     wanted: u128,
-    /// Where the number of domains of the last layer that is known begins, and where it ends.
+    /// The bits of the number of domains at the last settled layer: begin and end.
     last: (u32, u32),
-    /// The numbers of domains of layers with a limit, and the bits above them.
+    /// The bits of the numbers of domains at layers with a limit, and the bits above each of them.
     limited: u128,
     above: u128,
 }
 
-/// How the slots of the domains of a layer are packed.
+/// The position of the slots of one layer.
 struct Tail {
-    /// Which of the layers in order it is, and where its number of slots stands.
+    /// The index of the layer in order, and the bit at which its slots begin.
     layer: usize,
     at: u32,
-    /// The fewest slots that one of its domains which may be used has. They are left out: choices are compared by their slots
-    /// where each uses as many domains as the other.
+    /// The fewest slots of a usable domain of the layer. They are subtracted from every domain, which changes
+    /// no order: costs are compared at equal numbers of domains.
     least: u64,
 }
 
 impl CostLayout {
-    /// Packs numbers of domains up to `counts`; slots count where all layers are looked at.
-    /// `usable` says which pieces may be used.
+    /// A layout for up to `counts` domains at each layer; slots are packed only once all layers are settled.
+    /// `usable` has the pieces that may be used. `None` if the numbers do not fit.
     pub(super) fn new(
         instance: &Instance<'_>,
         scope: &Scope,
@@ -46,7 +47,7 @@ impl CostLayout {
     ) -> Option<Self> {
         let mut layout = Self::default();
         let mut used = 0;
-        // The first layer stands highest; layers that only have a limit stand below those that count.
+        // The first layer has the highest bits; layers that only have a limit have the lowest.
         let unknown = (scope.known..counts.len()).filter(|&layer| scope.covers(layer));
         for layer in unknown.chain((0..scope.known).rev()) {
             let count = u128::from(counts[layer]);
@@ -74,7 +75,7 @@ impl CostLayout {
         layers.sort_unstable();
         used = 0;
         if instance.divides_leaves() {
-            // Nodes have no more than their leaves, of which there are no more than may be used.
+            // A node has at most the slots of its leaf, and there are at most as many leaves as may be used.
             let leaves = usable.ones().filter(|&at| instance.pieces[at].end == at + 1);
             let most = leaves.map(|at| instance.pieces[at].slots).max().unwrap_or(0);
             let count = layers.first().map_or(0, |(_, layer)| counts[*layer]);
@@ -86,7 +87,7 @@ impl CostLayout {
                 || usable.ones().map(|at| &instance.pieces[at]).filter(counts_for).map(|piece| piece.slots);
             let (least, most) = (slots().min().unwrap_or(0), slots().max().unwrap_or(0));
             layout.tails.push(Tail { layer, at: used, least });
-            // Two of them can be added up before it is told that they are too much.
+            // One spare bit lets two values be added before the overflow is detected.
             used += bits(u128::from(most - least) * u128::from(counts[layer])) + 1;
             if used > u128::BITS {
                 return None;
@@ -95,7 +96,7 @@ impl CostLayout {
         Some(layout)
     }
 
-    /// What using a piece costs by itself.
+    /// The cost of using a piece by itself: head and tail.
     pub(super) fn of(&self, piece: &Piece) -> (u128, u128) {
         let counts = |layer: usize| piece.counts >> layer & 1 == 1;
         let heads = self.heads.iter().filter(|(layer, _)| counts(*layer));
@@ -106,13 +107,14 @@ impl CostLayout {
         (head, tail)
     }
 
-    /// Two numbers of domains together, if that is not too many of any layer.
+    /// The sum of two heads; `None` if it exceeds the number of domains of some layer.
     pub(super) fn add(&self, one: u128, other: u128) -> Option<u128> {
         let sum = one + other;
         ((sum + self.rest) & self.marks == 0).then_some(sum)
     }
 
-    /// How many domains of the last layer that is known there are, if of each before it there are as many as there are to be.
+    /// The number of domains at the last settled layer, if every layer before it has its full number;
+    /// otherwise `None`.
     pub(super) fn last(&self, head: u128) -> Option<u32> {
         let (from, to) = self.last;
         let others = |head: u128| head.checked_shr(to).unwrap_or(0);
@@ -120,23 +122,23 @@ impl CostLayout {
         u32::try_from(last).ok().filter(|_| others(head) == others(self.wanted))
     }
 
-    /// The numbers of domains of layers with a limit.
+    /// The part of a head that counts layers with a limit.
     pub(super) fn limited(&self, head: u128) -> u128 {
         head & self.limited
     }
 
-    /// Whether there are layers with a limit.
+    /// True if some layer has a limit.
     pub(super) fn has_limits(&self) -> bool {
         self.above != 0
     }
 
-    /// Whether of no layer with a limit one uses more domains than the other.
+    /// True if `one` uses no more domains than `other` at every layer with a limit.
     pub(super) fn uses_no_more(&self, one: u128, other: u128) -> bool {
         ((self.limited(other) | self.above) - self.limited(one)) & self.above == self.above
     }
 }
 
-/// Bits of a number.
+/// Number of significant bits.
 fn bits(number: u128) -> u32 {
     u128::BITS - number.leading_zeros()
 }

@@ -1,9 +1,9 @@
-//! The best nodes of one domain, or leaves: the 0/1 knapsack on a tree, a dynamic programme.
+//! The best nodes or leaves of one domain: the 0/1 knapsack on a tree, solved by a dynamic programme.
 //!
-//! What the general solver finds with fronts of every domain, found for the cases in which a node or leaf is used or not and
-//! everything that matters adds up: spans, nodes, slots of what is used. It goes from the last item to the first and keeps the
-//! least price for everything that may still be wanted then and for every part of the way down from the holder that may be in
-//! use already. Of equally good choices it takes the one whose items come first.
+//! This gives the result of the general search where a node or leaf is either used or not and everything that
+//! matters adds up: spans, nodes, slots of what is used. From the last item to the first, the programme keeps
+//! the least price for every amount still wanted and every part of the path from the holder that is already
+//! in use. Of equally good choices it takes the one whose items come first.
 
 mod price;
 mod step;
@@ -15,25 +15,25 @@ use crate::sched::place::problem::{Problem, gcd};
 pub(super) use price::{Price, PriceScale, Total, below};
 use step::KnapsackStep;
 
-/// Numbers that are worked out in the time of one step of a search, if they are short and if they are long.
+/// Number of table entries that take as long as one step of a search, for short and for long prices.
 const AT_ONCE: (usize, usize) = (1 << 7, 1 << 4);
 
-/// A node that may be used, or a leaf, which goes by its first position.
+/// A node that may be used, or a leaf, which is represented by its first position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KnapsackItem {
     pub(super) pos: Pos,
-    /// The most of the amount that it can take.
+    /// The largest amount that the item can take.
     pub(super) takes: u32,
 }
 
-/// What comes out at a number of its own, next to the amount.
+/// The number that must be exact or limited beside the amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beside {
-    /// Nothing: the fewest nodes of each way to lie are best.
+    /// No such number: prices alone decide.
     Nothing,
-    /// Exactly so many nodes are used.
+    /// Exactly this number of nodes is used.
     Nodes(u32),
-    /// At most so many leaves are used.
+    /// At most this number of leaves is used.
     Leaves(u32),
 }
 
@@ -46,20 +46,20 @@ impl Beside {
     }
 }
 
-/// An item where it is decided on.
+/// An item in the dynamic programme.
 struct ItemStage {
     item: KnapsackItem,
-    /// What it takes, in units of what all of them take multiples of.
+    /// The amount that the item takes, in units of the greatest common divisor of all amounts.
     takes: usize,
-    /// How many of the domains from the holder down to its leaf it shares with the item before it.
+    /// Number of domains, from below the holder to the item's leaf, that it shares with the item before.
     shared: usize,
-    /// Domains from the holder down to its leaf.
+    /// Number of domains from below the holder to the item's leaf.
     depth: usize,
-    /// Where its prices begin: by how many of these domains are in use.
+    /// The index of the item's first price; prices are listed by the number of these domains already in use.
     prices: usize,
-    /// Most and least of the amount that can still be wanted here.
+    /// The least and the most of the amount that can still be wanted at this stage.
     wanted: (usize, usize),
-    /// Where the answers begin.
+    /// The index of the stage's first answer.
     answers: usize,
 }
 
@@ -67,14 +67,14 @@ struct ItemStage {
 struct TreeKnapsack {
     stages: Vec<ItemStage>,
     prices: Vec<Price>,
-    /// Parts of the way down that can be told apart.
+    /// The largest number of shared domains, plus one.
     depth: usize,
-    /// What comes out beside the amount, and its numbers.
+    /// The number beside the amount, and how many values it can have.
     beside: Beside,
     numbers: usize,
-    /// Amounts that can be wanted.
+    /// Number of amounts that can be wanted.
     width: usize,
-    /// How many answers there are in all.
+    /// Number of answers over all stages.
     answers: usize,
 }
 
@@ -105,8 +105,8 @@ impl TreeKnapsack {
         walk
     }
 
-    /// Finds what can still be wanted at each stage: no less than what those before cannot take, no more than what it
-    /// and those after it can.
+    /// Computes the amounts that can be wanted at each stage: at least what the items before cannot take, at
+    /// most what this item and those after it can take.
     fn bound(&mut self, amount: usize) {
         let mut before = 0;
         for stage in &mut self.stages {
@@ -125,7 +125,7 @@ impl TreeKnapsack {
         }
     }
 
-    /// What is shared between the item at an index and the next one.
+    /// Number of domains that the item at an index shares with the next one.
     fn shared_after(&self, index: usize) -> usize {
         self.stages.get(index + 1).map_or(0, |stage| stage.shared)
     }
@@ -135,8 +135,8 @@ impl TreeKnapsack {
     }
 }
 
-/// The best way to put an amount on some items of a domain, which are in fabric order; unknown where more than `most` numbers
-/// would have to be worked out.
+/// The best way to put an amount on items of a domain, which are in fabric order. [`Missed::UNKNOWN`] if more
+/// than `most` table entries are needed.
 pub(super) fn solve(
     problem: &Problem<'_>,
     holder: DomainId,
@@ -167,19 +167,19 @@ pub(super) fn solve(
 }
 
 impl TreeKnapsack {
-    /// Says for every stage and everything that may be wanted there whether its item is used in the choice of the least price;
-    /// None where nothing holds the job.
+    /// Computes for every stage and every amount wanted there whether the item is used in the choice with the
+    /// least price. `None` if no choice holds the job.
     fn prices_from_the_end<P: Total>(&self, tail: u32) -> Option<Vec<bool>> {
         let mut after = vec![P::NEVER; self.depth * self.numbers * self.width];
         let mut here = after.clone();
         let mut uses = vec![false; self.answers];
-        // Nodes are used though nothing is wanted any more, if they have to be.
+        // An exact number of nodes has to be reached even after the amount is.
         let needs_more = matches!(self.beside, Beside::Nodes(_));
         let done = if needs_more { 1 } else { self.numbers };
         (0..self.depth).for_each(|used| {
             (0..done).for_each(|number| after[self.row(used, number)] = P::NOTHING);
         });
-        // Of nothing but what those after can take is anything known.
+        // Only amounts that the later items can take have valid entries.
         let mut most_after = 0;
         for (index, stage) in self.stages.iter().enumerate().rev() {
             let (least, most) = stage.wanted;
@@ -214,7 +214,8 @@ impl TreeKnapsack {
         (wanted <= most_after && price != P::NEVER).then_some(uses)
     }
 
-    /// What is left of what comes out beside the amount once the item of a stage is used, if it may be.
+    /// The number beside the amount that remains once the item of a stage is used; `None` if the item may not
+    /// be used.
     fn left(&self, stage: &ItemStage, used: usize, number: usize) -> Option<usize> {
         match self.beside {
             Beside::Nothing => Some(number),
@@ -223,7 +224,7 @@ impl TreeKnapsack {
         }
     }
 
-    /// The items that are used.
+    /// The items of the best choice, read from the answers.
     fn follow(&self, uses: &[bool], amount: usize) -> Vec<KnapsackItem> {
         let (mut used, mut number, mut left) = (0, self.numbers - 1, amount);
         let mut items = Vec::new();

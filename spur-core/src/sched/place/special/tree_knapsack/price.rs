@@ -1,26 +1,27 @@
-//! What using domains and nodes costs, packed into two numbers, or into one, so that adding and comparing is cheap.
+//! The price of using domains and nodes, packed into one or two numbers, so that adding and comparing is
+//! cheap.
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::problem::Problem;
 
-/// What a choice costs: smaller is better.
+/// The price of a choice; smaller is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Price {
-    /// What comes before best fit: heavier nodes, spans of preferred layers, spans from the top down.
+    /// The steps before best fit: heavier nodes, spans of preferred layers, spans from the top down.
     head: u64,
-    /// Slots of what is used, from the top down.
+    /// The slots of the used domains, from the top down.
     tail: u128,
 }
 
-/// A price as it is added up and compared.
+/// A price in the form in which it is added and compared.
 pub(crate) trait Total: Copy + Ord {
-    /// The price of what cannot be done; it stays so whatever is added.
+    /// The price of the impossible; adding to it keeps it.
     const NEVER: Self;
     const NOTHING: Self;
 
     fn plus(self, other: Self) -> Self;
 
-    /// From a price whose tail has no more than so many bits.
+    /// Converts a price whose tail has at most `tail` bits.
     fn pack(price: Price, tail: u32) -> Self;
 }
 
@@ -51,11 +52,12 @@ impl Total for Price {
     }
 }
 
-/// How prices are packed: bits of a number of nodes or domains and of a number of slots, and what is charged.
+/// The layout of prices: the bits for a number of nodes or domains and for a number of slots, and the layers
+/// charged.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PriceScale<'a> {
     prefer: &'a [Layer],
-    /// The layers that are charged: from this one up to below that of the holder.
+    /// The layers that are charged: from `lowest` to below `holder`.
     lowest: u8,
     holder: u8,
     weights: usize,
@@ -65,13 +67,14 @@ pub(crate) struct PriceScale<'a> {
 }
 
 impl<'a> PriceScale<'a> {
-    /// Prices leaves below domains of a layer that have no more than so many slots; None where the numbers are too large.
+    /// Prices leaves below domains of layer `holders` that have at most `most_slots` slots; `None` if numbers
+    /// do not fit.
     pub(crate) fn of_leaves(problem: &'a Problem<'_>, holders: Layer, most_slots: u64) -> Option<Self> {
         Self::new(problem, Layer::LEAF..holders, most_slots, (0, false))
     }
 
-    /// Prices nodes below such domains. `is_number_given` says whether as many are used by every choice, `weights` whether nodes heavier than
-    /// the lightest may be used.
+    /// Prices nodes below such domains. `is_number_given` is true if every choice uses equally many nodes,
+    /// `weights` if nodes heavier than the lightest may be used. `None` if numbers do not fit.
     pub(crate) fn of_nodes(
         problem: &'a Problem<'_>,
         holders: Layer,
@@ -101,11 +104,11 @@ impl<'a> PriceScale<'a> {
             are_nodes_counted,
         };
         let (tail, all) = scale.bits();
-        // A bit of each is left so that nothing is taken for what cannot be done.
+        // One bit of each part stays free, so that no real price equals the impossible one.
         (all - tail < u64::BITS && tail < u128::BITS).then_some(scale)
     }
 
-    /// Bits of the tail of a price, and of all of it.
+    /// Number of bits of the tail of a price, and of a whole price.
     pub(crate) fn bits(&self) -> (u32, u32) {
         let layers = self.holder - self.lowest;
         let tail = u32::from(layers) * self.slots;
@@ -113,7 +116,7 @@ impl<'a> PriceScale<'a> {
         (tail, tail.saturating_add(self.span.saturating_mul(u32::try_from(heads).unwrap_or(u32::MAX))))
     }
 
-    /// What using a domain below the holder, or a node, costs by itself.
+    /// The price of using one domain below the holder, or one node, by itself.
     fn price(&self, from: Layer, to: Layer, slots: u64, weight: Option<usize>) -> Price {
         let counts = |layer: Layer| (from..=to).contains(&layer) && layer.0 < self.holder;
         let mut price = Price::NOTHING;
@@ -131,7 +134,7 @@ impl<'a> PriceScale<'a> {
         price
     }
 
-    /// What using a node costs besides its domains; nothing of a leaf, which is one of them.
+    /// The price of using a node besides its domains; nothing if the items are leaves.
     fn of_node(&self, problem: &Problem<'_>, pos: Pos) -> Price {
         if Layer(self.lowest) > Layer::NODE {
             return Price::NOTHING;
@@ -141,7 +144,7 @@ impl<'a> PriceScale<'a> {
         self.price(Layer::NODE, Layer::NODE, slots, weight)
     }
 
-    /// What the domains of a way down cost from each one on; the last is nothing.
+    /// Suffix sums along a path: the price of the domains from each one on; the last is nothing.
     fn of_path(&self, problem: &Problem<'_>, path: &[DomainId]) -> Vec<Price> {
         let mut costs = vec![Price::NOTHING; path.len() + 1];
         for (at, &id) in path.iter().enumerate().rev() {
@@ -152,9 +155,9 @@ impl<'a> PriceScale<'a> {
         costs
     }
 
-    /// Shows nodes of a domain, which are in fabric order, or one node for each of some leaves: how many of the domains from the
-    /// holder down to its leaf each shares with the one before it, and what using it costs by how many of these are in use, from
-    /// none to all.
+    /// Calls `see` for nodes of a domain in fabric order, or for one node of each leaf. The arguments are the
+    /// number of domains from below the holder to the node's leaf that are shared with the node before, and
+    /// the price of using the node by the number of these domains already in use, from none to all.
     pub(crate) fn along(
         &self,
         problem: &Problem<'_>,
@@ -162,7 +165,8 @@ impl<'a> PriceScale<'a> {
         nodes: impl Iterator<Item = Pos>,
         mut see: impl FnMut(usize, &mut dyn ExactSizeIterator<Item = Price>),
     ) {
-        // Of the way down to the leaf: its domains, and what using those from each one on costs.
+        // The current leaf, the domains from below the holder down to it, and the price of the domains from
+        // each one on.
         let (mut leaf, mut path, mut costs) = (None, Vec::new(), Vec::new());
         for pos in nodes {
             let own = problem.fabric.leaf_of(pos);

@@ -1,30 +1,31 @@
-//! One step of a walk from the last to the first: the least price for everything that may be wanted.
+//! One stage of the dynamic programme: the least price for every amount that may be wanted.
 
 use super::price::Total;
 
-/// One node or leaf, and everything that may be wanted where it is looked at: from `least` on.
+/// One node or leaf, with the amounts that may be wanted at its stage, from `least` on.
 pub(super) struct KnapsackStep<'w, P> {
-    /// The least prices if it is not used.
+    /// The least prices if the item is not used.
     pub(super) skips: &'w [P],
-    /// The least prices of everything that may be left once it is used, without what it costs; `None` if it may not be used.
+    /// The least prices of the amounts that are left once the item is used, without the item's price. `None`
+    /// if the item may not be used.
     pub(super) taken: Option<&'w [P]>,
-    /// The amount that it holds if it is used.
+    /// The amount that the item takes if it is used.
     pub(super) takes: usize,
     /// The least amount that may be wanted.
     pub(super) least: usize,
-    /// The cost of its use.
+    /// The price of using the item.
     pub(super) price: P,
 }
 
 impl<P: Total> KnapsackStep<'_, P> {
-    /// Works out the least prices, and for which of them the node or leaf is used. Where nothing is wanted it is used only if
-    /// `needs_more`.
+    /// Computes the least prices, and for which of them the item is used. For amount 0 the item is used only
+    /// if `needs_more`.
     pub(super) fn choose(&self, outcome: &mut [P], uses: &mut [bool], needs_more: bool) {
         let Some(taken) = self.taken else {
             outcome.copy_from_slice(self.skips);
             return;
         };
-        // It holds all that is wanted of the first few.
+        // For the first few amounts the item alone is enough.
         let few = self.takes.saturating_sub(self.least).min(outcome.len());
         let all = std::iter::repeat_n(&taken[0], few);
         let rest = taken.get(self.least + few - self.takes.min(self.least + few)..).unwrap_or_default();

@@ -7,17 +7,17 @@ use crate::sched::place::problem::halve;
 
 use super::share_bounds::ShareBounds;
 
-/// By how much one unit more adds to the squares of each layer, from that of a domain down.
+/// The increase of the sum of squares per layer for one more unit, from the layer of a domain down.
 type Step = SmallVec<[u64; 8]>;
 
-/// What a choice comes to below its holder.
+/// The sums of a choice below its holder.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// Units of each leaf that is used.
+    /// Number of units of each used leaf.
     pub(super) shares: Vec<(DomainId, u32)>,
-    /// Domains used, by layer.
+    /// Number of used domains at each layer.
     pub(super) spans: Vec<u32>,
-    /// The squares of their shares.
+    /// The sum of the squares of their shares at each layer.
     pub(super) squares: Vec<u64>,
 }
 
@@ -51,13 +51,13 @@ impl ShareBounds<'_, '_> {
         }
     }
 
-    /// The members of a domain that may be used, each with what it gives at least and at most.
+    /// The members of a domain that may be used, each with the least and the most units that it gives.
     fn members(&self, id: DomainId) -> Vec<(DomainId, (u32, u32))> {
         let children = self.problem.fabric.domain(id).children().iter();
         children.map(|&child| (child, self.share(child).range())).filter(|(_, (_, most))| *most > 0).collect()
     }
 
-    /// The most even shares of the members of a domain that are used.
+    /// The most even shares of the used members of a domain.
     fn split(&self, members: &[(DomainId, (u32, u32))], units: u32) -> Vec<(DomainId, u32)> {
         let (level, over) = level(members, units);
         let mut shares: Vec<(DomainId, u32)> =
@@ -69,7 +69,8 @@ impl ShareBounds<'_, '_> {
         shares
     }
 
-    /// The members at the level that may give more, as places, in the order in which they do, and what that adds.
+    /// The members at the level that may give one more unit, by index, in the order in which they do, each
+    /// with the increase.
     fn in_order(&self, members: &[(DomainId, (u32, u32))], level: u32) -> Vec<(usize, Step)> {
         let at_level = members.iter().enumerate().filter(|(_, (_, bounds))| is_at(level, *bounds));
         let mut order: Vec<(usize, Step)> =
@@ -78,7 +79,7 @@ impl ShareBounds<'_, '_> {
         order
     }
 
-    /// What a domain adds to the squares if it gives one unit more than so many.
+    /// The increase of the sums of squares if a domain gives one unit more than `units`.
     fn step(&self, id: DomainId, units: u32) -> Step {
         let domain = self.problem.fabric.domain(id);
         let own = 2 * u64::from(units) + 1;
@@ -89,14 +90,14 @@ impl ShareBounds<'_, '_> {
             let next = self.in_order(&members, level).into_iter().nth(over as usize);
             step.extend(next.into_iter().flat_map(|(_, below)| below));
         } else if !self.problem.by_nodes {
-            // Where tasks are placed nodes have shares as well.
+            // Where tasks are placed, nodes have shares, too.
             let (level, _) = level(&self.node_bounds(id), units);
             step.push(2 * u64::from(level) + 1);
         }
         step
     }
 
-    /// The tasks of each node of a leaf that is used, in units; none where nodes are placed.
+    /// The tasks of each used node of a leaf, in units; empty where nodes are placed.
     fn node_shares(&self, leaf: DomainId, units: u32) -> Vec<(Pos, u32)> {
         if self.problem.by_nodes {
             return Vec::new();
@@ -127,17 +128,17 @@ impl ShareBounds<'_, '_> {
     }
 }
 
-/// What a member gives at a level.
+/// The units that a member gives at a level.
 fn at(level: u32, (least, most): (u32, u32)) -> u32 {
     level.clamp(least, most)
 }
 
-/// Whether a member lies at a level and may give one more.
+/// True if a member is at the level and may give one unit more.
 fn is_at(level: u32, (least, most): (u32, u32)) -> bool {
     (least..most).contains(&level)
 }
 
-/// The highest level at which some members give no more than so many units, which they can give, and how many are over.
+/// The highest level at which the members give at most `units`, and the number of units that remain.
 fn level<T>(members: &[(T, (u32, u32))], units: u32) -> (u32, u32) {
     let sum = |level: u32| -> u64 { members.iter().map(|(_, bounds)| u64::from(at(level, *bounds))).sum() };
     let highest = members.iter().map(|(_, (_, most))| *most).max().unwrap_or(0).min(units);

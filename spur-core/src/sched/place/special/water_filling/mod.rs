@@ -1,16 +1,18 @@
-//! Jobs that are spread, where counts decide: whole nodes, shares of nodes, and tasks alone.
+//! Spread jobs (`distributed`), where counts decide: whole nodes, shared nodes, and tasks alone.
 //!
-//! No layer has to give way to another: of every layer as many domains are used as there are, or as the job has units. For
-//! the lowest layer of which all are used, every domain above has at least as many units as it has domains of that layer, and
-//! at most as many as it has of the next layer below; any shares within these bounds use as many domains as can be, and no
-//! others do ([`share_bounds`]). The most even shares within bounds are one level for all members of a domain, cut off at the
-//! bounds, and one unit more for some of those that lie at the level. It is the same for the layers below each of them, of
-//! which those get more first that add least to the squares there; and of these the first ([`levels`]). As a domain that gets
-//! one unit more has the nodes that it had before and one besides, the first list of nodes is the one that gives what is over
-//! to what comes first.
+//! At every layer as many domains are used as there are, or as the job has units, and no layer contradicts
+//! another. Take the lowest layer at which all domains are used. A domain above it gives at least as many
+//! units as it has domains of that layer, and at most as many as it has domains of the next lower layer.
+//! Shares use the most domains if and only if they keep these bounds ([`share_bounds`]).
 //!
-//! Nodes that are used in any case, because they are required or lighter than the heaviest that the job needs, are a part of
-//! the share from which every domain starts.
+//! The least sum of squares within bounds is one level for all members of a domain, cut at the bounds, with
+//! one unit more for some members at the level (the Karush-Kuhn-Tucker conditions). Those members get it that
+//! add least to the squares below, and of equal ones the first ([`levels`]). A domain with one unit more
+//! keeps its nodes and adds one, so giving remaining units to the first members also gives the first list of
+//! nodes.
+//!
+//! Nodes in every choice, because they are required or lighter than the heaviest needed, are the initial
+//! share of each domain.
 
 mod levels;
 mod share_bounds;
@@ -24,7 +26,7 @@ use crate::sched::place::problem::{self, Holder, Item, Problem, Rank, rank};
 use super::comparison::{Found, holders, is_over};
 use share_bounds::ShareBounds;
 
-/// Places a job that is spread, if counts tell how.
+/// Places a spread job if counts decide; [`Missed::UNKNOWN`] otherwise.
 pub(super) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
     if !problem.spreads_by_counts() {
         return Err(Missed::UNKNOWN);
@@ -38,21 +40,21 @@ pub(super) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
             continue;
         }
         let nodes = share_bounds.nodes(&shares);
-        // Two domains have no node in common that may be used in both.
+        // Two holders have no common node that may be used in both.
         if order.is_lt() || best.as_ref().is_none_or(|(.., first)| nodes[0].0 < first[0].0) {
             best = Some((rank, holder, nodes));
         }
     }
     match best {
         None => Err(Missed::NONE),
-        // What is best without a limit is best with it only if it keeps it.
+        // The best placement without limits on spans is the best under them only if it keeps them.
         Some((rank, ..)) if is_over(problem, &rank) => Err(Missed::UNKNOWN),
         Some((_, holder, nodes)) => Ok(Placement::new(problem, nodes, Some(holder), true)),
     }
 }
 
-/// The best few of the domains that could have held a job that is spread, and at which step each lost; None where counts do
-/// not tell.
+/// The best `most` domains that could have held a spread job, each with the step at which it lost. `None` if
+/// counts do not decide.
 pub(super) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
     if !problem.spreads_by_counts() || !problem.span_caps.is_empty() {
         return None;
@@ -67,8 +69,8 @@ pub(super) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
     problem::losers(problem, false, most, of_layer)
 }
 
-/// The best way to spread the job over one domain: how good it is, and units of each leaf that is used; None where it does not
-/// hold the job.
+/// The best way to spread the job over one holder: its rank, and the units of each used leaf. `None` if the
+/// domain does not hold the job.
 fn choose(share_bounds: &mut ShareBounds<'_, '_>, holder: DomainId) -> Option<(Rank, Vec<(DomainId, u32)>)> {
     let problem = share_bounds.problem;
     let weights = share_bounds.settle(holder)?;

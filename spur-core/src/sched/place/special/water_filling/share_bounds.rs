@@ -1,39 +1,40 @@
-//! What every domain below a holder gives at least and at most where a job is spread over as many domains as can be.
+//! The least and the most that every domain below a holder gives where a job is spread over as many domains
+//! as possible.
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::problem::Problem;
 
-/// What a domain can give, in units: nodes, tasks, or as many of them as a multiple says.
+/// The units that a domain can give. A unit is a node, a task, or a multiple of them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct DomainShare {
-    /// What it gives of nodes that are used in any case.
+    /// Number of units on nodes that every choice uses.
     pub(super) sure: u32,
-    /// What it can give of other nodes.
+    /// Number of units on other nodes.
     pub(super) free: u32,
-    /// What it gives of others at least and at most.
+    /// The least and the most units on other nodes.
     pub(super) bounds: (u32, u32),
 }
 
 impl DomainShare {
-    /// Whether nothing in it is used in any case, and something can be.
+    /// True if no choice has to use the domain, but some can.
     fn is_fresh(self) -> bool {
         self.sure == 0 && self.free > 0
     }
 
-    /// What it gives in all at least and at most.
+    /// The least and the most units in total.
     pub(super) fn range(self) -> (u32, u32) {
         (self.sure + self.bounds.0, self.sure + self.bounds.1)
     }
 }
 
-/// What is known of the domains below one holder after the other.
+/// The shares of the domains below one holder after the other.
 pub(super) struct ShareBounds<'p, 'a> {
     pub(super) problem: &'p Problem<'a>,
-    /// What a unit is.
+    /// Number of nodes or tasks in one unit.
     pub(super) unit: u32,
-    /// By domain; what lies outside the holder says nothing.
+    /// The share of each domain, by its number; entries outside the holder are stale.
     shares: Vec<DomainShare>,
-    /// The lowest layer of which every domain is used.
+    /// The lowest layer at which every domain is used.
     full: Layer,
     /// The heaviest class of nodes that the job needs, counted from the lightest.
     class: usize,
@@ -49,13 +50,13 @@ impl<'p, 'a> ShareBounds<'p, 'a> {
         self.shares[id.index()]
     }
 
-    /// Units of the whole job.
+    /// Number of units of the whole job.
     pub(super) fn amount(&self) -> u32 {
         self.problem.amount / self.unit
     }
 
-    /// Finds out what a holder has and how its domains are used: nodes of each class but the lightest, the heaviest first;
-    /// None where it does not hold the job.
+    /// Computes the shares and bounds below a holder. Returns the number of nodes of each class but the
+    /// lightest, the heaviest first; `None` if the holder does not hold the job.
     pub(super) fn settle(&mut self, holder: DomainId) -> Option<Vec<i64>> {
         let weights = self.weigh(holder)?;
         let mut fresh = vec![0; self.problem.layout.layers];
@@ -69,7 +70,8 @@ impl<'p, 'a> ShareBounds<'p, 'a> {
         Some(weights)
     }
 
-    /// Finds the heaviest class of nodes that the job needs in a holder, and how many of each it has there.
+    /// Computes the heaviest class of nodes that the job needs in a holder, and the number of nodes of each
+    /// class.
     fn weigh(&mut self, holder: DomainId) -> Option<Vec<i64>> {
         let problem = self.problem;
         let classes = problem.layout.weights;
@@ -105,7 +107,7 @@ impl<'p, 'a> ShareBounds<'p, 'a> {
         (left == 0).then(|| heavier.collect())
     }
 
-    /// Whether nodes of one leaf differ in more than their place.
+    /// True if the nodes of a leaf differ for the job: by weight, or because some are required.
     fn tells_nodes_apart(&self) -> bool {
         self.problem.layout.weights > 0 || !self.problem.required.is_empty()
     }
@@ -119,7 +121,7 @@ impl<'p, 'a> ShareBounds<'p, 'a> {
         self.problem.required.binary_search(&pos).is_ok()
     }
 
-    /// Whether a node is used in any case; None where it is not used at all.
+    /// True if every choice uses the node; `None` if none does.
     fn is_sure(&self, pos: Pos) -> Option<bool> {
         match self.class_of(pos).cmp(&self.class) {
             _ if self.is_required(pos) => Some(true),
@@ -129,13 +131,14 @@ impl<'p, 'a> ShareBounds<'p, 'a> {
         }
     }
 
-    /// The nodes of a leaf that take something.
+    /// The nodes of a leaf that take anything.
     fn usable(&self, leaf: DomainId) -> impl Iterator<Item = Pos> + Clone {
         let problem = self.problem;
         problem.open_nodes(leaf).filter(|&pos| problem.most_on(pos) > 0)
     }
 
-    /// Counts what a domain and those below it have, and by layer the domains, and the nodes, of which none is used yet.
+    /// Computes the shares of a domain and the domains below it. Adds to `fresh`, by layer, the domains and
+    /// nodes that no choice has to use.
     fn count(&mut self, id: DomainId, fresh: &mut [u32]) {
         let (fabric, mut share) = (self.problem.fabric, DomainShare::default());
         let domain = fabric.domain(id);
@@ -173,7 +176,7 @@ impl<'p, 'a> ShareBounds<'p, 'a> {
         share
     }
 
-    /// Nodes of a leaf of which none is used yet, no more than it may give units.
+    /// Number of nodes of a leaf that no choice has to use, at most the units that the leaf may give.
     fn fresh_nodes(&self, leaf: DomainId, share: DomainShare) -> u32 {
         if self.problem.by_nodes {
             return share.free;
@@ -181,7 +184,7 @@ impl<'p, 'a> ShareBounds<'p, 'a> {
         u32::try_from(self.usable(leaf).count()).unwrap_or(u32::MAX).min(share.free)
     }
 
-    /// Finds out what a domain and those below it give at least and at most.
+    /// Computes the least and the most units that a domain and the domains below it give.
     fn bound(&mut self, id: DomainId) -> (u32, u32) {
         let domain = self.problem.fabric.domain(id);
         let mut share = self.share(id);
@@ -209,7 +212,7 @@ impl<'p, 'a> ShareBounds<'p, 'a> {
         share.bounds
     }
 
-    /// The nodes of a leaf to which tasks are given, in units, and the least and the most of each.
+    /// The nodes of a leaf that get tasks, each with the least and the most units.
     pub(super) fn node_bounds(&self, leaf: DomainId) -> Vec<(Pos, (u32, u32))> {
         let share = self.share(leaf);
         let all: Vec<Pos> = self.usable(leaf).collect();
@@ -218,7 +221,8 @@ impl<'p, 'a> ShareBounds<'p, 'a> {
         all.into_iter().map(|pos| (pos, of(pos))).collect()
     }
 
-    /// So many units of a leaf that are nodes, in order: those that are used in any case, and of the others the first.
+    /// The nodes of a leaf for `units` units, in fabric order: those that every choice uses, and the first
+    /// others.
     pub(super) fn first_nodes(&self, leaf: DomainId, units: u32) -> Vec<Pos> {
         let count = (units * self.unit) as usize;
         if !self.tells_nodes_apart() {

@@ -1,4 +1,4 @@
-//! What domains take of a job of whole nodes: all nodes that are open, or of these the lightest alone.
+//! The capacity of domains for a job of whole nodes: all open nodes, or only the lightest.
 
 use std::borrow::Cow;
 
@@ -9,18 +9,18 @@ use crate::sched::place::problem::Problem;
 use crate::sched::place::slots::{bottom_up, count_both, narrow};
 use crate::sched::place::special::fewest::largest;
 
-/// What every domain takes of a job of whole nodes.
+/// The capacity of every domain for a job of whole nodes.
 pub(super) struct Rooms<'p, 'a> {
     pub(super) problem: &'p Problem<'a>,
     /// The most nodes of each domain that the job may have.
     by_domain: Cow<'p, [u32]>,
-    /// The lightest nodes there are, where the others are left out.
+    /// The lightest nodes, where all others are left out; `None` if all nodes count.
     pub(super) lightest: Option<&'a FixedBitSet>,
 }
 
 impl<'p, 'a> Rooms<'p, 'a> {
-    /// Counts open nodes, the lightest alone where nodes weigh unequally much; None where those are not known as a set, or where
-    /// it is not nodes that are counted.
+    /// Counts open nodes, only the lightest where weights differ. `None` if the lightest are not kept as a
+    /// set, or if the problem does not count nodes.
     pub(super) fn new(problem: &'p Problem<'a>) -> Option<Self> {
         match problem.view.weights {
             Some(weights) if problem.layout.weights > 0 => {
@@ -37,14 +37,14 @@ impl<'p, 'a> Rooms<'p, 'a> {
         self.by_domain[id.index()]
     }
 
-    /// Whether no so few domains of a layer hold the job, wherever they are.
+    /// True if `domains` domains of a layer cannot hold the job, wherever they are.
     pub(super) fn are_too_few(&self, layer: Layer, domains: u32) -> bool {
         let Problem { fabric, amount, .. } = *self.problem;
         let covers = |id: &DomainId| fabric.domain(*id).cover() >= layer;
         let lower = (Layer::LEAF.0..layer.0).flat_map(|below| fabric.domains_of(Layer(below))).filter(covers);
         let mut rooms: Vec<u32> = fabric.domains_of(layer).chain(lower).map(|id| self.room(id)).collect();
         let most = rooms.iter().fold(0, |most, &room| most.max(room));
-        // Mostly not even that many of the largest do.
+        // In most cases not even the largest possible sum reaches the amount.
         u64::from(most) * u64::from(domains) < u64::from(amount)
             || largest(&mut rooms, amount.into()).is_none_or(|(fewest, _)| fewest > domains.into())
     }
@@ -75,7 +75,7 @@ impl<'p, 'a> Rooms<'p, 'a> {
         tightest
     }
 
-    /// Shows the domains of a layer that can hold the job, in fabric order.
+    /// Calls `see` with the domains of a layer that can hold the job, in fabric order.
     pub(super) fn each_holder(&self, layer: Layer, mut see: impl FnMut(DomainId)) {
         let Problem { fabric, amount, .. } = *self.problem;
         fabric.each_with(layer, &self.by_domain, amount, |id| {
@@ -85,8 +85,8 @@ impl<'p, 'a> Rooms<'p, 'a> {
         });
     }
 
-    /// Shows the domains of a part of the fabric that count for a layer and have room, in fabric order, itself if it does, and
-    /// what they have room for.
+    /// Calls `see` with the domains within `part` that count for a layer and have capacity, in fabric order,
+    /// and their capacity; `part` itself may be one of them.
     pub(super) fn each_below(&self, part: DomainId, layer: Layer, mut see: impl FnMut(DomainId, u32)) {
         if self.room(part) > 0 {
             self.show_below(part, layer, &mut see);
@@ -101,7 +101,7 @@ impl<'p, 'a> Rooms<'p, 'a> {
             return;
         }
         let children = domain.children();
-        // Of domains in a row the last is of the highest layer.
+        // Among siblings with adjacent numbers the last is of the highest layer.
         let is_next = |last: &DomainId| fabric.domain(*last).layer() <= layer;
         match domain.row().filter(|_| children.last().is_some_and(is_next)) {
             Some(row) => {
@@ -115,7 +115,7 @@ impl<'p, 'a> Rooms<'p, 'a> {
         }
     }
 
-    /// What every leaf of a domain gives where the job needs all that there is, so that nothing is left to choose.
+    /// The amount of every leaf of a domain if the job needs all of the domain's capacity; otherwise `None`.
     pub(super) fn all_of(&self, holder: DomainId) -> Option<Vec<(DomainId, u32)>> {
         let amount = self.problem.amount;
         if self.room(holder) != amount {
@@ -126,7 +126,8 @@ impl<'p, 'a> Rooms<'p, 'a> {
         (shares.iter().map(|(_, room)| room).sum::<u32>() == amount).then_some(shares)
     }
 
-    /// Shows so many nodes of a leaf that the job may have, in fabric order: the first, or of nodes that are shared the fullest.
+    /// Calls `see` with `count` nodes of a leaf that the job may have, in fabric order: the first ones, or,
+    /// where nodes are shared, those with the fewest slots.
     pub(super) fn take_of(&self, leaf: DomainId, count: usize, see: impl FnMut(Pos)) {
         if self.problem.shares_nodes() {
             self.problem.each_of_fullest(leaf, count, see);
@@ -143,7 +144,7 @@ impl<'p, 'a> Rooms<'p, 'a> {
     }
 }
 
-/// How many open nodes of a set every domain has.
+/// Number of open nodes of a set in every domain.
 fn count(problem: &Problem<'_>, nodes: &FixedBitSet) -> Vec<u32> {
     let open = problem.view.slots.open();
     bottom_up(problem.fabric, |id, domain, below| match below {

@@ -1,8 +1,8 @@
-//! Of a job of whole nodes that are all alike, the domains that lost to the one that holds it.
+//! The domains that lost, for a job of whole nodes that are all alike.
 //!
-//! Lower layers come first, and of the domains of one layer counts say which can be among the best few: of leaves their
-//! slots, of domains of leaves how few of these hold the job, and their slots. Domains that are alike rank alike. So a few
-//! are looked at, however many could have held the job.
+//! Lower layers rank first. In one layer counts pick the candidates for the best few: leaves by their slots;
+//! domains of leaves by the fewest leaves that hold the job, then by their slots. Identical domains rank
+//! equally. So only a few domains are solved, however many could have held the job.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use crate::sched::place::special::if_any;
 use super::capacity::Rooms;
 use super::{at_layer, fewest};
 
-/// What tells domains of leaves apart: what lies above them, and what each leaf has room for and has.
+/// The key of domains of leaves that rank equally: their parent, and the capacity and slots of each leaf.
 type Likeness = (Option<DomainId>, Vec<(u32, u64)>);
 
-/// The best few of the domains that could have held such a job, and at which step each lost; None where that is another
-/// case.
+/// The best `most` domains that could have held such a job, each with the step at which it lost; `None` if
+/// this solver does not apply.
 pub(crate) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
     let ask = problem.ask;
     let applies = super::applies(problem)
@@ -55,7 +55,7 @@ fn shortlist(rooms: &Rooms<'_, '_>, layer: Layer, few: usize) -> Vec<DomainId> {
     }
 }
 
-/// The first leaves by their slots and by those of what lies above them.
+/// The first `few` leaves, ordered by their slots and by the slots of their ancestors.
 fn first_leaves(rooms: &Rooms<'_, '_>, few: usize) -> Vec<DomainId> {
     let problem = rooms.problem;
     let fabric = problem.fabric;
@@ -63,7 +63,7 @@ fn first_leaves(rooms: &Rooms<'_, '_>, few: usize) -> Vec<DomainId> {
         let layers = (Layer::LEAF.0 + 1..=fabric.top().0).map(Layer);
         layers.map(|layer| problem.slots(fabric.covering(id, layer))).collect()
     };
-    // Neighbours mostly have the same parent; what lies above a leaf that covers more layers begins with itself.
+    // Neighbours mostly have the same parent. A leaf that covers several layers counts as its own ancestor.
     let mut known: (Option<DomainId>, Vec<u64>) = (None, Vec::new());
     let mut first: Vec<(u64, Vec<u64>, DomainId)> = Vec::with_capacity(few + 1);
     rooms.each_holder(Layer::LEAF, |id| {
@@ -76,7 +76,7 @@ fn first_leaves(rooms: &Rooms<'_, '_>, few: usize) -> Vec<DomainId> {
         if parent.is_none() || parent != known.0 {
             known = (parent, above(id));
         }
-        // Of those that are equal the first comes first.
+        // Of equal leaves the first in fabric order comes first.
         if last.is_some_and(|last| (last.0, &last.1) <= (slots, &known.1)) {
             return;
         }
@@ -87,8 +87,8 @@ fn first_leaves(rooms: &Rooms<'_, '_>, few: usize) -> Vec<DomainId> {
     first.into_iter().map(|(.., id)| id).collect()
 }
 
-/// Of domains of leaves those of which fewest leaves hold the job, and of these the ones with the fewest slots, each no more
-/// often than it takes.
+/// The domains that need the fewest leaves to hold the job, and among these the ones with the fewest slots;
+/// of identical domains only the first `few`.
 fn first_of_leaves(rooms: &Rooms<'_, '_>, holders: Vec<DomainId>, few: usize) -> Vec<DomainId> {
     let problem = rooms.problem;
     let fabric = problem.fabric;
@@ -103,7 +103,7 @@ fn first_of_leaves(rooms: &Rooms<'_, '_>, holders: Vec<DomainId>, few: usize) ->
         let (_, last, _) = keys.select_nth_unstable(few - 1);
         counted.retain(|(key, _)| key <= last);
     }
-    // Domains whose leaves are the same but for their order rank alike, next to each other.
+    // Domains whose leaves differ only in order rank equally, next to each other.
     let mut alike: BTreeMap<Likeness, usize> = BTreeMap::new();
     let mut is_one_of_few = |id: DomainId| {
         let leaves = fabric.domain(id).children().iter();

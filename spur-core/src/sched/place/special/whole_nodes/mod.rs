@@ -1,10 +1,10 @@
-//! The common case without a general search: whole nodes, packed, into one leaf or into the leaves of one domain; and shares
-//! nodes that are shared, of which the fullest of every leaf are taken.
+//! The common case without a general search: whole nodes, or shared nodes of which each leaf's fullest are
+//! taken, packed into one leaf or into the leaves of one domain.
 //!
-//! Gives exactly what the dynamic program would, from counts per domain alone; where a case is not of this kind it
-//! says so and leaves it to the general solver. Of several leaves the fewest that hold the job are taken, of those
-//! with the fewest slots in sum, of those the first, as a knapsack ([`tree_knapsack`](super::tree_knapsack)) finds them, or
-//! [`reduced_costs`](super::reduced_costs) where that is too much or nodes are shared.
+//! Returns exactly what the dynamic programme would, computed from counts per domain, and [`Missed::UNKNOWN`]
+//! elsewhere. Of several leaves the fewest that hold the job are taken, of these the ones with the fewest
+//! slots together, then the first. A knapsack ([`tree_knapsack`](super::tree_knapsack)) finds them, or
+//! [`reduced_costs`](super::reduced_costs) where the knapsack is too large or nodes are shared.
 
 mod capacity;
 mod losers;
@@ -25,13 +25,14 @@ use capacity::Rooms;
 
 pub(super) use losers::losers;
 
-/// Numbers that one knapsack may work out where another solver may answer. Tests allow fewer, so that brute force on small
-/// fabrics meets the other solver and the long knapsack too.
+/// The largest number of table entries of a knapsack where another solver may answer. Tests allow fewer, so
+/// that brute force on small fabrics covers the other solver and the large knapsack, too.
 const FEW: usize = if cfg!(test) { 1 << 5 } else { 1 << 14 };
-/// Numbers that one knapsack may work out where no other solver answers.
+/// The largest number of table entries of a knapsack where no other solver answers.
 const MOST: usize = 1 << 24;
 
-/// Places a job of whole nodes if it is the common case. Where nodes weigh unequally much, it is if the lightest do.
+/// Places a job of whole nodes in the common case; [`Missed::UNKNOWN`] otherwise. Where weights differ, only
+/// placements on the lightest nodes are found.
 pub(super) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
     if !applies(problem) {
         return Err(Missed::UNKNOWN);
@@ -41,8 +42,9 @@ pub(super) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
     search(&rooms).map(|found| placed(&rooms, &found)).map_err(missed)
 }
 
-/// The largest leaves of the largest domains of one that can hold a job of whole nodes, for want of the best ones: never
-/// nothing where only counts matter.
+/// A greedy placement: the largest leaves of the largest domains below the holder with the fewest members.
+/// Always finds one where only counts matter and a domain holds the job. `None` if the case is another one,
+/// or a limit on spans fails.
 pub(crate) fn largest_first(problem: &Problem<'_>) -> Option<Placement> {
     if !applies(problem) {
         return None;
@@ -60,7 +62,7 @@ pub(crate) fn largest_first(problem: &Problem<'_>) -> Option<Placement> {
     })
 }
 
-/// Puts an amount into the largest of what is below a domain.
+/// Puts an amount into the largest members below a domain.
 fn fill(rooms: &Rooms<'_, '_>, id: DomainId, amount: u32, shares: &mut Vec<(DomainId, u32)>) {
     let mut members = rooms.problem.fabric.domain(id).children().to_vec();
     if members.is_empty() {
@@ -91,12 +93,12 @@ fn applies(problem: &Problem<'_>) -> bool {
         && problem.span_caps.iter().all(|&(_, cap)| cap > 0)
 }
 
-/// The best placement: in the lowest layer that holds the job, unless a higher one touches fewer domains of the layers
-/// that are preferred.
+/// The best placement: in the lowest layer that holds the job, unless a higher one uses fewer domains of
+/// preferred layers.
 fn search(rooms: &Rooms<'_, '_>) -> Result<HolderShares, Missed> {
     let problem = rooms.problem;
     let is_scored = [ScoreBefore::Span, ScoreBefore::Fit].into_iter().any(|before| problem.is_scored(before));
-    // Of leaves, those with more slots are out of the question.
+    // Among leaves, those with more slots than the tightest cannot win.
     let holders = problem.layers().map(|layer| match layer == Layer::LEAF && !is_scored {
         true => rooms.tightest_holders(layer),
         false => rooms.holders(layer),
@@ -105,14 +107,14 @@ fn search(rooms: &Rooms<'_, '_>) -> Result<HolderShares, Missed> {
     lowest(problem, holders, |holders| at_layer(rooms, &holders), |spans| are_fewest(rooms, spans))
 }
 
-/// Whether no placement could touch fewer domains of the preferred layers.
+/// True if no placement could use fewer domains of the preferred layers.
 fn are_fewest(rooms: &Rooms<'_, '_>, spans: &[u32]) -> bool {
     let problem = rooms.problem;
     let preferred = problem.layout.prefer.iter().copied().filter(|&layer| layer > Layer::NODE);
     spans.iter().zip(preferred).all(|(&span, layer)| span == 1 || rooms.are_too_few(layer, span - 1))
 }
 
-/// The best placement in one of the holders, which are all of one layer and have room enough.
+/// The best placement in one of the holders, which are all of one layer and have the capacity.
 fn at_layer(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<HolderShares, Missed> {
     let problem = rooms.problem;
     let layer = problem.fabric.domain(holders[0]).layer();
@@ -123,7 +125,8 @@ fn at_layer(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<HolderShares,
     by_score(problem, holders, |equal| among(rooms, equal))
 }
 
-/// The best placement in one of the holders where no score decides before spans, or layers that are preferred do so before it.
+/// The best placement in one of the holders, where no score decides before spans, or preferred layers decide
+/// before the score.
 fn among(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<HolderShares, Missed> {
     let fabric = rooms.problem.fabric;
     if fabric.domain(holders[0]).layer() == Layer::LEAF {
@@ -145,7 +148,7 @@ fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<HolderSha
     let problem = rooms.problem;
     let layer = problem.fabric.domain(holders[0]).layer();
     let most_slots = holders.iter().map(|&id| problem.view.slots.of(id)).max().unwrap_or(0);
-    // The knapsack does not know what shared nodes have.
+    // The knapsack does not know the slots of single shared nodes.
     let adds_up = problem.takes_add_up() && !problem.shares_nodes();
     let scale = if adds_up { PriceScale::of_leaves(problem, layer, most_slots) } else { None };
     let order = order(problem, layer);
@@ -164,7 +167,8 @@ fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<HolderSha
     })
 }
 
-/// The best placement over several leaves of one of the holders, which are all of one layer and hold leaves alone.
+/// The best placement over several leaves of one of the holders, which are all of one layer and have only
+/// leaves as children.
 fn several_leaves(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<HolderShares, Missed> {
     let problem = rooms.problem;
     let fabric = problem.fabric;
@@ -181,7 +185,8 @@ fn several_leaves(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<HolderS
         counted.into_iter().filter(|(c, _)| *c == count).map(|(_, id)| id).collect();
     keep_best_scored(problem, &mut tied);
     if problem.shares_nodes() {
-        // Of choices with as many slots in their leaves that with the fewest in its nodes is better.
+        // Among choices with equal slots in their leaves, the one with the fewest slots in its nodes is
+        // better.
         return over_domains(rooms, &least_wasteful(rooms, &tied));
     }
     let holder = least_waste(rooms, &tied, Some(count));
@@ -191,7 +196,7 @@ fn several_leaves(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<HolderS
     }
 }
 
-/// How few of some domains hold the job; None where not even all do. `scratch` is reused.
+/// The fewest of the given domains that hold the job; `None` if all do not. `scratch` is a reusable buffer.
 fn fewest(rooms: &Rooms<'_, '_>, domains: &[DomainId], scratch: &mut Vec<u32>) -> Option<u32> {
     scratch.clear();
     scratch.extend(domains.iter().map(|&id| rooms.room(id)));
@@ -199,8 +204,8 @@ fn fewest(rooms: &Rooms<'_, '_>, domains: &[DomainId], scratch: &mut Vec<u32>) -
     u32::try_from(count).ok()
 }
 
-/// The domain of some of one layer with the fewest slots, then in the ancestors with the fewest; then, where the job
-/// takes several leaves of it, the one whose leaves leave least; then the first.
+/// The domain with the fewest slots, then with the fewest in its ancestors; then, where the job takes several
+/// leaves, the one whose used leaves have the fewest; then the first. All holders are of one layer.
 fn least_waste(rooms: &Rooms<'_, '_>, holders: &[DomainId], leaves: Option<u32>) -> DomainId {
     let problem = rooms.problem;
     let fabric = problem.fabric;
@@ -209,7 +214,7 @@ fn least_waste(rooms: &Rooms<'_, '_>, holders: &[DomainId], leaves: Option<u32>)
     if tied.len() == 1 || leaves.is_none() && !is_last {
         return tied[0];
     }
-    // Domains whose leaves are the same but for their order leave the same.
+    // Domains whose leaves differ only in order leave equally many slots.
     let mut known: BTreeMap<Vec<(u32, u64)>, u64> = BTreeMap::new();
     let mut left = |id: DomainId| {
         let Some(count) = leaves else {
@@ -233,14 +238,15 @@ fn least_waste(rooms: &Rooms<'_, '_>, holders: &[DomainId], leaves: Option<u32>)
     tied.iter().copied().min_by_key(order).expect("there is at least one holder")
 }
 
-/// The domains of some of one layer that have the best score and the fewest slots, then in the ancestors the fewest.
+/// The domains with the best score, then the fewest slots, then the fewest slots in their ancestors. All
+/// holders are of one layer.
 fn least_wasteful(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Vec<DomainId> {
     let problem = rooms.problem;
     let fabric = problem.fabric;
     let mut tied = holders.to_vec();
     keep_best_scored(problem, &mut tied);
     problem.keep_fewest_slots(&mut tied);
-    // What covers a whole fabric tells nobody apart.
+    // A domain that covers the whole fabric is an ancestor of all, so it cannot decide.
     let highest = fabric.top().0 - u8::from(fabric.roots().len() == 1);
     for layer in (fabric.domain(holders[0]).layer().0 + 1..=highest).map(Layer) {
         if tied.len() == 1 {
@@ -264,7 +270,7 @@ fn least_wasteful(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Vec<DomainId> 
     tied
 }
 
-/// Keeps those of some domains that have the best score, where one counts before best fit.
+/// Keeps the domains with the best score, where the score decides before best fit.
 fn keep_best_scored(problem: &Problem<'_>, domains: &mut Vec<DomainId>) {
     for before in
         [ScoreBefore::Span, ScoreBefore::Fit].into_iter().filter(|before| problem.is_scored(*before))
@@ -273,8 +279,8 @@ fn keep_best_scored(problem: &Problem<'_>, domains: &mut Vec<DomainId>) {
     }
 }
 
-/// Exactly `count` leaves of a domain that hold the job with the fewest slots in sum, the first such, and how much of
-/// it each takes; None where that is too much for a knapsack.
+/// Exactly `count` leaves of a domain that hold the job with the fewest slots together, the first such, and
+/// the amount of each. `None` if the knapsack is too large.
 fn subset(rooms: &Rooms<'_, '_>, holder: DomainId, count: u32) -> Option<Vec<(DomainId, u32)>> {
     let problem = rooms.problem;
     let children = problem.fabric.domain(holder).children();
@@ -289,8 +295,8 @@ fn subset(rooms: &Rooms<'_, '_>, holder: DomainId, count: u32) -> Option<Vec<(Do
     knapsack(rooms, holder, &scale, FEW)
 }
 
-/// The leaves of a domain over which the job is spread best, in fabric order, and how many nodes each gives; None where more
-/// than so many numbers have to be worked out.
+/// The best leaves of a domain for the job in fabric order, and the nodes that each gives. `None` if more
+/// than `most` table entries are needed.
 fn knapsack(
     rooms: &Rooms<'_, '_>,
     holder: DomainId,
@@ -307,7 +313,7 @@ fn knapsack(
     Some(shared_out(amount, leaves))
 }
 
-/// How much each leaf takes of an amount: the first as much as it can.
+/// The share of each leaf in an amount: earlier leaves take as much as they can.
 fn shared_out(amount: u32, leaves: impl Iterator<Item = (DomainId, u32)>) -> Vec<(DomainId, u32)> {
     let mut left = amount;
     let share = |(leaf, room): (DomainId, u32)| {
@@ -318,7 +324,7 @@ fn shared_out(amount: u32, leaves: impl Iterator<Item = (DomainId, u32)>) -> Vec
     leaves.map(share).collect()
 }
 
-/// A placement on the first nodes of each leaf that the job may have.
+/// The placement on the nodes of each leaf that the job may have, the first or the fullest ones.
 fn placed(rooms: &Rooms<'_, '_>, (holder, shares): &HolderShares) -> Placement {
     let problem = rooms.problem;
     let mut nodes: Vec<(Pos, u32)> = Vec::with_capacity(problem.amount as usize);

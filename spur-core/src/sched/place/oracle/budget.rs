@@ -1,8 +1,10 @@
-//! What the default budget must not lose, on fabrics of the size of a site, where not every placement can be tried.
+//! Checks that the default budget loses nothing, on fabrics of the size of a site, where not every placement
+//! can be tried.
 //!
-//! An answer is allowed, by the definition. Without one of the things that are asked there may be an answer that keeps it all
-//! the same: then the whole question has one, too, and one that does no worse by what comes first in the order. What is said to
-//! be exact stays the same with fifty times the budget.
+//! Every answer is allowed by the definition. If the question with one constraint left out has an answer that
+//! keeps the constraint all the same, the whole question must have an answer, too, and one that ranks no
+//! worse by the first steps. An answer that is marked exact stays the same with a budget fifty times as
+//! large.
 
 use crate::sched::place::Slots;
 
@@ -10,7 +12,7 @@ use super::case::{Case, Random};
 use super::judge::Judge;
 use super::{Ask, Layer, Misfit, Mode, Placement, Strategy, cases, each_of};
 
-/// Something that a question is also asked without, where it is asked.
+/// The name of a constraint or preference, and a function that removes it from an ask.
 type Without = (&'static str, fn(&mut Ask));
 
 const PARTS: [Without; 11] = [
@@ -27,7 +29,7 @@ const PARTS: [Without; 11] = [
     ("a preferred domain", |ask| ask.prefer_domain = None),
 ];
 
-/// Times the budget with which nothing that is exact changes.
+/// Factor for the budget that must change no exact answer.
 const MORE: u64 = 50;
 
 fn slots(random: &mut Random, fabric: &super::Fabric) -> Slots {
@@ -36,7 +38,7 @@ fn slots(random: &mut Random, fabric: &super::Fabric) -> Slots {
         1 => random.shares(fabric),
         2 => random.many_tasks(fabric),
         _ => {
-            // Nodes that others have begun to fill.
+            // Nodes that other jobs partly use.
             let most = random.pick(&[4, 8, 16]);
             let free = |random: &mut Random| if random.one_in(2) { most } else { random.between(0, most) };
             Slots::tasks(fabric, (0..fabric.len()).map(|_| free(random)).collect())
@@ -97,7 +99,7 @@ fn constrain(case: &mut Case, random: &mut Random) {
     }
 }
 
-/// How many numbers of a rank come before everything that a mode says.
+/// Number of leading steps of a rank that come before everything that depends on the mode.
 fn wishes(case: &Case) -> usize {
     let weights = case.weights.as_ref().map_or(0, |weights| weights.known().len());
     weights + case.ask.prefer.len() + usize::from(case.ask.prefer_domain.is_some())
@@ -145,7 +147,7 @@ fn check(case: &Case) -> Result<bool, String> {
 
 #[test]
 fn nothing_is_lost_with_the_default_budget() {
-    // The last one asks for shared nodes that are told apart layer by layer.
+    // The last seed asks for shared nodes, solved layer by layer.
     each_of((0..cases(40)).chain([10_911]), |random| {
         let case = case(random);
         check(&case).map_err(|wrong| format!("{wrong}\n{}", case.describe()))

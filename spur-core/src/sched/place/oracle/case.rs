@@ -13,7 +13,7 @@ use crate::sched::place::Strategy;
 
 use super::{Ask, Misfit, Placement, Slots, View, Weights, place_or_say};
 
-/// A source of questions that a seed repeats.
+/// A source of random questions; a seed repeats them.
 pub(super) struct Random(Chance);
 
 impl Random {
@@ -35,14 +35,14 @@ impl Random {
         from[self.between(0, u32::try_from(from.len() - 1).unwrap()) as usize]
     }
 
-    /// A fabric of at most 11 nodes: a forest of up to four layers and unequal depth, or blocks; at times with a node
-    /// that is in no domain.
+    /// A fabric of at most 11 nodes: a forest of up to four layers and unequal depth, or blocks; at times
+    /// with a node in no domain.
     pub(super) fn fabric(&mut self) -> Fabric {
         let plan = if self.one_in(3) { self.blocks() } else { self.tree() };
         self.build(plan)
     }
 
-    /// The same with links of some speeds and latencies; some say nothing.
+    /// A fabric like [`Random::fabric`], with random link speeds and latencies; some links have none.
     pub(super) fn linked_fabric(&mut self) -> Fabric {
         let mut plan = if self.one_in(3) { self.blocks() } else { self.tree() };
         let mut link = || {
@@ -59,12 +59,12 @@ impl Random {
         self.build(plan)
     }
 
-    /// Nodes without any domain, which is what a partition without a topology has.
+    /// Nodes without any domain, as in a partition without a topology.
     pub(super) fn bare_fabric(&mut self) -> Fabric {
         Plan { nodes: self.between(1, 8), ..Plan::new(Plugin::None) }.fabric()
     }
 
-    /// Small leaves under two or three layers: a segment lies in several of them.
+    /// Small leaves under two or three layers, so that a segment is spread over several leaves.
     pub(super) fn deep_fabric(&mut self) -> Fabric {
         if self.one_in(3) {
             let mut plan = Plan::new(Plugin::Block);
@@ -83,7 +83,7 @@ impl Random {
         self.build(plan)
     }
 
-    /// The fabric of a plan, at times with a node that is in no domain.
+    /// The fabric of a plan, at times with a node in no domain.
     fn build(&mut self, mut plan: Plan) -> Fabric {
         plan.nodes += (self.0.seed() % 2) as u32;
         plan.fabric()
@@ -105,8 +105,8 @@ impl Random {
         plan.fabric()
     }
 
-    /// A tree of four layers of which some leaves lie higher than others. `most` says how many domains are below one at most, from
-    /// the second layer on, and no leaf has more than `largest` nodes.
+    /// A tree of four layers in which some leaves are higher than others. `most` limits the children of a
+    /// domain by layer, from the second layer up; no leaf has more than `largest` nodes.
     pub(super) fn four_layers(&mut self, most: [u32; 3], largest: u32) -> Fabric {
         let largest = self.between(2, largest);
         let mut plan = Plan::new(Plugin::Tree);
@@ -118,7 +118,7 @@ impl Random {
         plan.fabric()
     }
 
-    /// From forty to a thousand nodes: a tree of two to four layers, mostly of unequal leaves, or blocks.
+    /// A fabric of 40 to 1,000 nodes: a tree of two to four layers, mostly of unequal leaves, or blocks.
     pub(super) fn site(&mut self) -> Fabric {
         let nodes = self.pick(&[40, 60, 100, 100, 150, 300, 1000]);
         if self.one_in(6) {
@@ -147,7 +147,7 @@ impl Random {
         plan.fabric()
     }
 
-    /// So many nodes in blocks of one size.
+    /// `nodes` nodes in blocks of `size`.
     pub(super) fn blocks_of(size: u32, nodes: u32) -> Fabric {
         let mut plan = Plan { nodes, ..Plan::new(Plugin::Block) };
         plan.config.block_size = Some(size);
@@ -166,7 +166,8 @@ impl Random {
         plan
     }
 
-    /// Adds a switch and what is below it, which a shape says by how many layers may follow and how many nodes there are.
+    /// Adds a switch and everything below it. `shape` decides what is below, given the number of layers that
+    /// may follow and the number of nodes so far.
     fn grow(&mut self, plan: &mut Plan, depth: u32, shape: &dyn Fn(&mut Self, u32, u32) -> Below) -> String {
         match shape(self, depth, plan.nodes) {
             Below::Nodes(count) => plan.leaf(plan.next(), count),
@@ -196,7 +197,7 @@ impl Random {
         Slots::whole(fabric, open)
     }
 
-    /// Some half of all nodes.
+    /// A random half of all nodes.
     pub(super) fn half(&mut self, fabric: &Fabric) -> FixedBitSet {
         (0..fabric.len()).filter(|_| self.one_in(2)).collect()
     }
@@ -205,7 +206,7 @@ impl Random {
     pub(super) fn many_tasks(&mut self, fabric: &Fabric) -> Slots {
         let mut kinds: Vec<u32> = (0..self.between(1, 12)).map(|_| self.between(0, 12)).collect();
         if self.one_in(16) {
-            // More than two bytes hold.
+            // A number that does not fit 16 bits.
             kinds.push(70_000);
         }
         Slots::tasks(fabric, (0..fabric.len()).map(|_| self.pick(&kinds)).collect())
@@ -221,7 +222,7 @@ impl Random {
         Slots::tasks(fabric, (0..fabric.len()).map(|_| self.between(0, most)).collect())
     }
 
-    /// Slots of nodes of which a job takes one share each, at times as many of all that have any.
+    /// Slots of nodes of which a job takes one share each; at times every node that has any has equally many.
     pub(super) fn shares(&mut self, fabric: &Fabric) -> Slots {
         if self.one_in(3) {
             let room = self.between(1, 4);
@@ -233,13 +234,13 @@ impl Random {
     }
 }
 
-/// What is below a switch.
+/// The children of a switch.
 enum Below {
     Nodes(u32),
     Switches(u32),
 }
 
-/// A fabric that is made up bit by bit.
+/// The plan of a fabric that is built step by step.
 struct Plan {
     config: TopologyConfig,
     nodes: u32,
@@ -255,7 +256,7 @@ impl Plan {
         format!("s{}", self.config.switches.len())
     }
 
-    /// The next so many nodes, as a list.
+    /// The names of the next `count` nodes, as a list.
     fn take(&mut self, count: u32) -> String {
         let list: Vec<String> = (self.nodes..self.nodes + count).map(|node| format!("n{node}")).collect();
         self.nodes += count;
@@ -324,7 +325,7 @@ impl Case {
         }
     }
 
-    /// What this question is answered, with as much asked as that.
+    /// The answer to this question with another ask.
     pub(super) fn answer(&self, ask: &Ask) -> Result<Placement, Misfit> {
         place_or_say(&self.view(), ask)
     }
@@ -338,7 +339,7 @@ impl Case {
         Pos(random.between(0, self.fabric.len() as u32 - 1))
     }
 
-    /// Asks for something more one time in so many.
+    /// Applies a wish with a probability of one in `times`.
     pub(super) fn maybe(
         &mut self,
         random: &mut Random,
@@ -364,14 +365,14 @@ impl Case {
         self.weights = Some(Weights::new((0..self.fabric.len()).map(|_| random.between(1, 3)).collect()));
     }
 
-    /// Asks for nodes of several kinds, some of which are of more than one.
+    /// Asks for counted features; some nodes have several.
     pub(super) fn count_kinds(&mut self, random: &mut Random) {
         for _ in 0..random.between(1, 3) {
             self.ask.counts.push((random.half(&self.fabric), random.between(1, 3)));
         }
     }
 
-    /// Rules by size and caps of a leaf together.
+    /// Asks for whole or adjacent leaves, caps per leaf and multiples.
     pub(super) fn limit_leaves(&mut self, random: &mut Random) {
         self.ask.whole_leaves = random.one_in(2);
         self.maybe(random, 2, |case, random| case.ask.adjacent = Some(random.between(1, 3)));
@@ -389,7 +390,7 @@ impl Case {
         self.ask.required = required.into_iter().collect();
     }
 
-    /// Names a domain that the job would like to be in.
+    /// Names a domain that the job prefers.
     pub(super) fn prefer_a_domain(&mut self, random: &mut Random) {
         let domains: Vec<DomainId> = self.fabric.domains().map(|(id, _)| id).collect();
         self.ask.prefer_domain = Some(random.pick(&domains));
@@ -447,7 +448,8 @@ impl Case {
         self.maybe(random, 4, |case, random| case.ask.max_slots_per_leaf = Some(random.between(1, 5)));
     }
 
-    /// A settable score of a few terms, at one of the steps where it may count, and at times what is known of nodes.
+    /// Asks for a settable score of a few terms before a random step; at times gives nodes a past
+    /// performance.
     pub(super) fn score(&mut self, random: &mut Random) {
         let weights = &mut self.ask.score.weights;
         for weight in [
@@ -472,7 +474,7 @@ impl Case {
         self.performance = random.one_in(2).then(|| (0..self.fabric.len()).map(|_| ended(random)).collect());
     }
 
-    /// What a placement gives at each position.
+    /// The amount that a placement gives at each position.
     pub(super) fn amounts(&self, placement: &Placement) -> Vec<u32> {
         let mut amounts = vec![0; self.fabric.len()];
         placement.shares.iter().for_each(|(pos, share)| amounts[pos.index()] = *share);

@@ -1,4 +1,4 @@
-//! The definition of a best placement, written down as plainly as possible.
+//! The definition of a best placement, written as plainly as possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,14 +13,15 @@ pub(super) struct Judge<'c> {
     case: &'c Case,
     layers: usize,
     by_tasks: bool,
-    /// Where the fabric is ignored and the number of nodes is open: the only set of nodes that is right.
+    /// The only allowed set of nodes where the fabric is ignored and the number of nodes is open; the inner
+    /// `None` if there is none.
     filled: Option<Option<Vec<usize>>>,
 }
 
-/// How many nodes short, its rank, its positions, its amounts.
+/// The key of a placement: missing nodes, rank, positions, amounts.
 type Judged = (usize, Vec<i64>, Vec<usize>, Vec<u32>);
 
-/// Amount in every used domain (or node) of a layer.
+/// The amount in every used domain (or node) of a layer.
 type Used = BTreeMap<u32, u64>;
 
 impl<'c> Judge<'c> {
@@ -34,7 +35,7 @@ impl<'c> Judge<'c> {
         judge
     }
 
-    /// Slots of a position.
+    /// Number of slots of a position.
     fn has(&self, pos: usize) -> u32 {
         self.case.slots.at(Pos(pos as u32))
     }
@@ -47,15 +48,15 @@ impl<'c> Judge<'c> {
         self.case.ask.strategy == Strategy::Flat || self.case.fabric.roots().is_empty()
     }
 
-    /// The least rank of all allowed placements on as many nodes as possible, with the placement whose positions
-    /// sort first.
+    /// The least rank of all allowed placements on as many nodes as possible, with the placement whose
+    /// positions sort first.
     pub(super) fn best(&self) -> Option<(Vec<i64>, Vec<u32>)> {
         let mut best: Option<Judged> = None;
         let mut amounts = vec![0; self.case.fabric.len()];
         self.enumerate(0, self.case.ask.tasks, &mut amounts, &mut |amounts| {
             let Some(rank) = self.rank(amounts) else { return };
             let positions: Vec<usize> = taken(amounts);
-            // Only a range of nodes makes the number count by itself.
+            // The number of nodes decides only if the ask gives a range.
             let fewer = if self.case.ask.nodes.is_some() { usize::MAX - positions.len() } else { 0 };
             let new = (fewer, rank, positions, amounts.to_vec());
             if best.as_ref().is_none_or(|best| (new.0, &new.1, &new.2) < (best.0, &best.1, &best.2)) {
@@ -65,7 +66,8 @@ impl<'c> Judge<'c> {
         best.map(|(_, rank, _, amounts)| (rank, amounts))
     }
 
-    /// Shows every way to give positions from one on what is left, where that is known beforehand.
+    /// Calls `see` with every way to give amounts to the positions from `pos` on; `left` is the amount that
+    /// remains, if it is fixed.
     fn enumerate(&self, pos: usize, left: Option<u32>, amounts: &mut Vec<u32>, see: &mut impl FnMut(&[u32])) {
         if pos == amounts.len() {
             if left.is_none_or(|left| left == 0) {
@@ -97,7 +99,7 @@ impl<'c> Judge<'c> {
         self.case.fabric.domain_at(Pos(pos as u32), Layer(layer as u8))
     }
 
-    /// The rank of a placement, or None if it is not allowed.
+    /// The rank of a placement; `None` if it is not allowed.
     pub(super) fn rank(&self, amounts: &[u32]) -> Option<Vec<i64>> {
         let nodes = amounts.iter().filter(|&&amount| amount > 0).count() as u32;
         if self.is_flat() {
@@ -116,7 +118,7 @@ impl<'c> Judge<'c> {
         (self.allowed(amounts, nodes, &used)).then(|| self.steps(amounts, &used))
     }
 
-    /// What holds with and without a fabric.
+    /// True if the constraints hold that do not depend on the fabric.
     fn allowed_flat(&self, amounts: &[u32], nodes: u32) -> bool {
         let ask = &self.case.ask;
         let sum: u32 = amounts.iter().sum();
@@ -131,7 +133,7 @@ impl<'c> Judge<'c> {
             && self.kept_by_leaves(amounts)
     }
 
-    /// Whether no leaf gives more than it may.
+    /// True if no leaf gives more than the caps allow.
     fn kept_by_leaves(&self, amounts: &[u32]) -> bool {
         let ask = &self.case.ask;
         let mut leaves: BTreeMap<DomainId, (u32, u32, u32)> = BTreeMap::new();
@@ -147,12 +149,13 @@ impl<'c> Judge<'c> {
         })
     }
 
-    /// What a node brings of what its leaf may give only so much of.
+    /// Number of capped GPUs that a node brings.
     fn load_of(&self, pos: usize) -> u32 {
         self.case.ask.leaf_load.as_ref().map_or(0, |limit| limit.of[pos])
     }
 
-    /// The most slots that some nodes give, each one at least; `None` where leaves may not give as many nodes.
+    /// The most slots that these nodes give, at least one each; `None` if the caps forbid so many nodes of a
+    /// leaf.
     fn held(&self, nodes: &[usize], takes: &impl Fn(usize) -> u32) -> Option<u32> {
         let most = self.case.ask.max_slots_per_leaf.unwrap_or(u32::MAX);
         let mut ones = vec![0; self.case.fabric.len()];
@@ -165,9 +168,10 @@ impl<'c> Judge<'c> {
         self.kept_by_leaves(&ones).then(|| slots.sum())
     }
 
-    /// Where the number of nodes is open: as few nodes as meet the counts and hold those that are required, of all those
-    /// the ones whose places sort first; and with them as few as hold every task, the fewest of the heaviest before, of those
-    /// again the first. Where leaves may give only so much, one node after another until every task has a place.
+    /// The set of nodes where their number is open: first the fewest nodes that meet the counts and include
+    /// the required ones, of these the set that sorts first. Then the fewest further nodes of the heaviest
+    /// weight, then of the next, that hold every task, again the first such set. Under caps per leaf nodes
+    /// are added one after another until every task fits.
     fn fill(&self, tasks: u32) -> Option<Vec<usize>> {
         let ask = &self.case.ask;
         let takes = |pos: usize| self.has(pos).min(ask.max_tasks_per_node.unwrap_or(u32::MAX));
@@ -183,7 +187,7 @@ impl<'c> Judge<'c> {
         let places = |set: u32| (0..order.len()).filter(|at| set >> at & 1 == 1).collect::<Vec<usize>>();
         let held =
             |set: u32| self.held(&places(set).iter().map(|&at| order[at]).collect::<Vec<usize>>(), &takes);
-        // More nodes can make up for what is missing.
+        // A set can be completed if some superset holds the tasks.
         let mut can = vec![false; 1 << order.len()];
         for set in (0..1_u32 << order.len()).rev() {
             let more = (0..order.len()).map(|at| set | 1 << at).any(|more| more != set && can[more as usize]);
@@ -216,15 +220,16 @@ impl<'c> Judge<'c> {
         (held(taken) >= Some(tasks) && positions.len() as u32 <= tasks).then_some(positions)
     }
 
-    /// Where the fabric is ignored: lighter nodes first, then those with fewer slots.
+    /// The order in which nodes are taken where the fabric is ignored: lighter nodes first, then nodes with
+    /// fewer slots.
     fn order_flat(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.case.fabric.len()).collect();
         order.sort_by_key(|&pos| (self.weight(pos), self.has(pos), pos));
         order
     }
 
-    /// Where the fabric is ignored: the places of the nodes in the order of their weights and slots. For those that lie
-    /// in a row: how many there are of each weight, then their slots.
+    /// The rank where the fabric is ignored: the places of the nodes in the order by weight and slots. For
+    /// consecutive nodes: their number of each weight, then their slots.
     fn steps_flat(&self, amounts: &[u32], positions: &[usize]) -> Vec<i64> {
         if self.case.ask.contiguous {
             let slots = positions.iter().map(|&pos| i64::from(self.has(pos))).sum();
@@ -254,7 +259,8 @@ impl<'c> Judge<'c> {
             && self.links(used)
     }
 
-    /// Whether every domain that a message between two of its nodes can pass is fast enough; of one node, its leaf.
+    /// True if every domain that a message between two of its nodes can pass is fast enough; for one node,
+    /// its leaf.
     fn links(&self, used: &[Used]) -> bool {
         let Some(need) = self.case.ask.min_speed else { return true };
         let common = (1..self.layers).find(|&layer| used[layer].len() == 1).unwrap();
@@ -263,7 +269,8 @@ impl<'c> Judge<'c> {
         used[1..=common].iter().flat_map(Used::keys).all(fast)
     }
 
-    /// Nanoseconds between two of its nodes: what the lowest domain that holds them says, or one above it.
+    /// The latency in nanoseconds between two nodes: the least of the lowest common domain and the domains
+    /// above it.
     fn latency(&self, used: &[Used]) -> i64 {
         let common = (0..self.layers).find(|&layer| used[layer].len() == 1).unwrap();
         let says = |layer: usize| {
@@ -292,7 +299,7 @@ impl<'c> Judge<'c> {
             && self.case.ask.adjacent.is_none_or(side_by_side)
     }
 
-    /// Whether something runs in a leaf.
+    /// True if a job runs in a leaf.
     fn is_occupied(&self, leaf: DomainId) -> bool {
         self.case.fabric.domain(leaf).range().any(|pos| self.case.occupied.contains(pos))
     }
@@ -305,7 +312,7 @@ impl<'c> Judge<'c> {
         if let Some(segment) = ask.segment {
             return self.segments(&used[0], segment);
         }
-        // Jobs that only say tasks are measured by tasks, all others by nodes.
+        // Jobs that give only tasks are measured by tasks, all others by nodes.
         let (wanted, size): (u32, &dyn Fn(DomainId) -> u64) = match ask.nodes {
             Some(_) => (nodes, &|id| self.idle_nodes(id)),
             None => (ask.tasks.unwrap(), &|id| self.idle_in(id).map(|(_, slots)| u64::from(slots)).sum()),
@@ -314,7 +321,7 @@ impl<'c> Judge<'c> {
         within.is_none_or(|layer| used[layer].len() == 1) && used[below].len() as u64 <= most
     }
 
-    /// The positions of a domain that idle nodes have, and their slots.
+    /// The positions of a domain that have slots when idle, with these slots.
     fn idle_in(&self, id: DomainId) -> impl Iterator<Item = (usize, u32)> {
         let all = self.case.fabric.domain(id).range().map(|pos| (pos, self.case.idle.at(Pos(pos as u32))));
         all.filter(|(_, slots)| *slots > 0)
@@ -324,9 +331,9 @@ impl<'c> Judge<'c> {
         self.idle_in(id).count() as u64
     }
 
-    /// Where the block rule wants so much, by what domains could hold: the layer of which one domain has to hold it, if any,
-    /// the layer below, and how many domains of that it may touch: the fewest that could hold it, all below one domain of
-    /// the other, or below one root.
+    /// The block rule for an amount, from the sizes of domains: the layer at which one domain has to hold it,
+    /// if any; the layer below; and the most domains of that layer it may use, the fewest that could hold it
+    /// within one holder or root.
     fn containment(&self, wanted: u64, size: &dyn Fn(DomainId) -> u64) -> (Option<usize>, usize, u64) {
         let ids = |layer: usize| -> BTreeSet<DomainId> {
             (0..self.case.fabric.wired()).map(|pos| self.domain(pos, layer).unwrap()).collect()
@@ -353,7 +360,7 @@ impl<'c> Judge<'c> {
         (within, below, holders.values().filter(holds).map(count).min().unwrap_or(u64::MAX))
     }
 
-    /// Whether the nodes can be divided into segments of which each keeps the block rule.
+    /// True if the nodes can be divided into segments that each keep the block rule.
     fn segments(&self, nodes: &Used, segment: Segment) -> bool {
         let nodes: Vec<usize> = nodes.keys().map(|&pos| pos as usize).collect();
         let wanted = segment.size as usize;
@@ -369,7 +376,8 @@ impl<'c> Judge<'c> {
                 && (below == 0 || touched(some, below) as u64 <= most)
         };
         if segment.consolidate {
-            // Sizes are counted in whole segments, at the layer where a segment lies in one domain; below it there are none.
+            // Sizes count whole segments, at the layer at which one domain holds a segment; domains below
+            // count nodes.
             let home = within.unwrap_or(self.layers - 1);
             let holds = |id: DomainId| -> u64 {
                 if self.case.fabric.domain(id).cover().index() < home {
@@ -394,7 +402,7 @@ impl<'c> Judge<'c> {
         self.has_room_for(&nodes, nodes.len() / wanted, segment, &one_is_right)
     }
 
-    /// Whether so many segments find room on these nodes.
+    /// True if `count` segments fit on these nodes.
     fn has_room_for(
         &self,
         left: &[usize],
@@ -419,14 +427,14 @@ impl<'c> Judge<'c> {
         with_first || self.has_room_for(&left[1..], count, segment, one_is_right)
     }
 
-    /// What the domains of a layer hold a multiple of.
+    /// The multiple that each domain of a layer has to hold.
     fn factor(&self, layer: usize) -> i64 {
         let own = self.case.ask.multiples.iter().filter(|(at, _)| at.index() == layer);
         i64::from(super::common_multiple(own.map(|(_, by)| *by)))
     }
 
-    /// The slots of the nodes of a domain, those apart by which their number is more than a multiple: of these each time the
-    /// one with the most slots.
+    /// The slots of the nodes of a domain once their number is rounded down to a multiple; the surplus nodes
+    /// are those with the most slots.
     fn nodes_left(&self, domain: DomainId) -> Vec<i64> {
         let (fabric, slots) = (&self.case.fabric, &self.case.slots);
         let own = fabric.domain(domain);
@@ -446,14 +454,14 @@ impl<'c> Judge<'c> {
         nodes
     }
 
-    /// Whether a leaf may be used.
+    /// True if a leaf may be used.
     fn may_use(&self, leaf: DomainId) -> bool {
         let domain = self.case.fabric.domain(leaf);
         let slow = |need: u64| domain.link().speed.is_none_or(|speed| speed < need);
         !(self.case.ask.whole_leaves && self.is_occupied(leaf) || self.case.ask.min_speed.is_some_and(slow))
     }
 
-    /// Slots of a node or domain, after rounding.
+    /// Number of slots of a node or domain, after rounding.
     fn slots(&self, unit: u32, is_node: bool) -> i64 {
         if is_node {
             let slots = i64::from(self.case.slots.at(Pos(unit)));
@@ -551,7 +559,7 @@ impl<'c> Judge<'c> {
         terms.iter().map(|(weight, term)| i64::from(weight.0) * *term as i64 / 1_000_000).sum()
     }
 
-    /// Nodes of each weight but the lightest, heaviest first.
+    /// Number of nodes of each weight but the lightest, the heaviest first.
     fn weights(&self, amounts: &[u32]) -> Vec<i64> {
         if self.case.weights.is_none() {
             return Vec::new();
@@ -564,7 +572,7 @@ impl<'c> Judge<'c> {
     }
 }
 
-/// The positions that give something.
+/// The positions that give anything.
 pub(super) fn taken(amounts: &[u32]) -> Vec<usize> {
     (0..amounts.len()).filter(|&pos| amounts[pos] > 0).collect()
 }

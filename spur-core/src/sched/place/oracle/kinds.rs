@@ -1,4 +1,4 @@
-//! Kinds of questions on fabrics of up to a dozen nodes, each held to brute force.
+//! Kinds of questions on fabrics of up to a dozen nodes, each checked by brute force.
 
 use std::sync::Arc;
 
@@ -7,13 +7,14 @@ use crate::model::fabric::{Fabric, Layer};
 use super::case::{Case, Random};
 use super::{Ask, LeafLoad, Mode, Segment, Strategy, check, each_seed};
 
-/// A question about some fabric that asks for nothing but its size.
+/// A function that makes a question about a fabric which asks only for a size.
 type Size = fn(&mut Random, Fabric) -> Case;
 
-/// Something that a question may ask besides its size.
+/// A function that adds a constraint or preference to a question.
 type Wish = fn(&mut Case, &mut Random);
 
-/// Asks questions of one kind, with every wish one time in so many, and reports the first answer that is wrong, by its seed.
+/// Asks random questions of one kind, adds each wish with a probability of one in its number, and reports the
+/// seed of the first wrong answer.
 fn mix(fabric: fn(&mut Random) -> Fabric, size: Size, wishes: &[(u32, Wish)]) {
     let mut inexact = 0_u64;
     each_seed(3000, |random| {
@@ -36,7 +37,7 @@ fn whole(random: &mut Random, fabric: Fabric) -> Case {
     Case::new(random, fabric, slots, ask)
 }
 
-/// The same of nodes that are shared.
+/// A number of shared nodes, or a range.
 fn shared(random: &mut Random, fabric: Fabric) -> Case {
     let slots = random.shares(&fabric);
     let ask = nodes(random);
@@ -49,7 +50,7 @@ fn nodes(random: &mut Random) -> Ask {
     Ask { nodes: Some((amount, amount + more)), ..Ask::nodes(amount) }
 }
 
-/// Tasks, on so many nodes or at most so many on each node at times.
+/// Tasks; at times with a number of nodes, or a limit of tasks per node.
 fn tasks(random: &mut Random, fabric: Fabric) -> Case {
     let slots = random.tasks(&fabric);
     let mut ask = Ask::tasks(random.between(1, 9));
@@ -76,7 +77,7 @@ fn any_size(random: &mut Random, fabric: Fabric) -> Case {
     }
 }
 
-/// Segments of whole nodes, of nodes that are shared, or with tasks.
+/// Segments of whole nodes, of shared nodes, or with tasks.
 fn segments(random: &mut Random, fabric: Fabric) -> Case {
     let (size, count) = (random.between(1, 5), random.between(1, 3));
     let nodes = size * count;
@@ -102,7 +103,7 @@ fn contiguous(case: &mut Case, _: &mut Random) {
     case.ask.contiguous = true;
 }
 
-/// Consecutive nodes, leaves side by side, or both.
+/// Consecutive nodes, adjacent leaves, or both.
 fn outline(case: &mut Case, random: &mut Random) {
     let which = random.between(0, 2);
     case.ask.contiguous = which != 1;
@@ -117,7 +118,7 @@ fn tree_or_flat(case: &mut Case, random: &mut Random) {
     case.ask.strategy = if random.one_in(2) { Strategy::Tree } else { Strategy::Flat };
 }
 
-/// What every node brings, the same within each leaf or any number, and a limit on that of a leaf.
+/// A random number of GPUs for every node, at times equal within each leaf, and a cap per leaf.
 fn load(case: &mut Case, random: &mut Random) {
     let kinds = random.pick(&[&[0, 4, 8][..], &[1, 2], &[0, 3], &[2, 3, 5]]);
     let mut of: Vec<u32> = (0..case.fabric.len()).map(|_| random.pick(kinds)).collect();
@@ -255,8 +256,8 @@ fn anything() {
     mix(Random::linked_fabric, any_size, &wishes);
 }
 
-/// With a budget of one step nothing is searched: what is then said to be exact is so all the same, a refusal as well. Limits,
-/// and tasks next to a number of nodes, are mostly kept by the best choice without them.
+/// With a budget of one step nothing is searched; answers that are marked exact, also refusals, must be exact
+/// all the same. The best choice without limits mostly keeps limits, and tasks beside a number of nodes.
 #[test]
 fn limits_with_one_step() {
     let (mut exact, mut rough) = (0, 0);

@@ -1,5 +1,5 @@
-//! Questions on fabrics that are too large for brute force: with few steps, or one, the special solvers have to give what the
-//! general search gives with any number, with the same reasons why other domains lost.
+//! Questions on fabrics that are too large for brute force. With few steps, or one, the special solvers must
+//! give the answers of the general search, with the same reasons why other domains lost.
 
 use fixedbitset::FixedBitSet;
 
@@ -12,11 +12,12 @@ use super::{Ask, Mode, Segment, Slots, Strategy, View, Weights, common_multiple,
 
 /// More steps than any search takes.
 const ANY: u64 = 1 << 40;
-/// Steps that are enough for a knapsack over the leaves of such a fabric, and not for a search.
+/// Enough steps for a knapsack over the leaves of such a fabric, but too few for a search.
 const FEW: u64 = 10_000;
 
-/// Asks questions of one kind with so many steps and without limit, each with the reasons why that many other domains lost. The
-/// latter is the affair of the general search: a count that any placement meets keeps an ask from all others.
+/// Asks each question twice: with its budget, and of the general search without a limit. Compares the answers
+/// and the reasons why up to `most` domains lost. A count that every placement meets keeps the special
+/// solvers out of the second.
 fn same(count: u64, most: usize, question: impl Fn(&mut Random) -> (Case, u64)) {
     each_seed(count, |random| {
         let (case, budget) = question(random);
@@ -35,13 +36,13 @@ fn same(count: u64, most: usize, question: impl Fn(&mut Random) -> (Case, u64)) 
     });
 }
 
-/// One in so many of the open nodes, no more than some.
+/// Each open node with a probability of one in `times`, at most `most` of them.
 fn some(case: &Case, random: &mut Random, (times, most): (u32, usize)) -> Vec<Pos> {
     let open = case.slots.open().ones().filter(|_| random.one_in(times)).take(most);
     open.map(|index| Pos(index as u32)).collect()
 }
 
-/// Up to so much of what there is.
+/// A number from 1 to `all`.
 fn part(random: &mut Random, all: usize) -> u32 {
     random.between(1, u32::try_from(all).expect("some hundred").max(1))
 }
@@ -68,7 +69,7 @@ fn round(case: &mut Case, random: &mut Random, layers: &[Layer], each: u32) {
     }
 }
 
-/// Asks for layers and for no more of a leaf.
+/// Adds preferred layers, a must, or a cap per leaf, each at times.
 fn constrain(case: &mut Case, random: &mut Random) {
     case.maybe(random, 3, |case, random| case.ask.prefer = vec![case.layer(random, 1)]);
     case.maybe(random, 4, |case, random| case.ask.must = Some(case.layer(random, 1)));
@@ -89,7 +90,7 @@ fn whole_nodes() {
     });
 }
 
-/// Tasks or shares of nodes that all take as many.
+/// Tasks or shares on nodes that all have equal slots.
 #[test]
 fn equal_slots() {
     same(300, 0, |random| {
@@ -120,7 +121,7 @@ fn equal_slots() {
     });
 }
 
-/// Segments of which each lies in one base block.
+/// Segments that each fit one base block.
 #[test]
 fn segments() {
     same(100, 0, |random| {
@@ -137,8 +138,8 @@ fn segments() {
     });
 }
 
-/// Whole nodes of which some have to be used, because they are required or lighter than others, and limits on the domains of a
-/// layer.
+/// Whole nodes of which some have to be used, because they are required or lighter than others; at times with
+/// a limit on spans.
 #[test]
 fn forced_nodes() {
     same(300, 0, |random| {
@@ -149,12 +150,12 @@ fn forced_nodes() {
             case.ask.required = some(&case, random, (6, 4));
         }
         if random.one_in(4) {
-            // Several units are for those alone that are no matter of weight.
+            // The solver takes unequal units only where weights are equal.
             let layers = [if are_weighed { Layer::LEAF } else { case.layer(random, 1) }];
             round(&mut case, random, &layers, 1);
         }
         constrain(&mut case, random);
-        // Outlines that say no more than that.
+        // Outlines that add nothing: one consecutive node, one adjacent leaf.
         case.ask.contiguous = case.ask.nodes == Some((1, 1)) && random.one_in(2);
         case.ask.adjacent = random.one_in(10).then_some(1);
         case.maybe(random, 5, Case::prefer_a_domain);
@@ -166,7 +167,7 @@ fn forced_nodes() {
     });
 }
 
-/// Tasks on nodes that take unequally many.
+/// Tasks on nodes with unequal slots.
 #[test]
 fn tasks() {
     same(100, 0, |random| {
@@ -182,13 +183,14 @@ fn tasks() {
         case.maybe(random, 4, |case, random| case.ask.must = Some(case.layer(random, 1)));
         case.maybe(random, 4, |case, random| case.ask.prefer = vec![case.layer(random, 1)]);
         case.maybe(random, 4, |case, random| case.ask.max_tasks_per_node = Some(random.between(1, most)));
-        // A higher domain may touch fewer of a preferred layer, and heavier nodes may be needed.
+        // With preferred layers a higher domain may win, and with weights heavier nodes may be needed: both
+        // need a search.
         let is_plain = case.ask.prefer.is_empty() && case.weights.is_none();
         (case, if is_plain { 1 } else { ANY })
     });
 }
 
-/// Shares of nodes, some of which others have begun to use.
+/// Shares of nodes, some of which other jobs partly use.
 #[test]
 fn shared_nodes() {
     same(300, 0, |random| {
@@ -210,7 +212,7 @@ fn shared_nodes() {
     });
 }
 
-/// Jobs that are spread.
+/// Spread jobs.
 #[test]
 fn spread() {
     same(300, 4, |random| {
@@ -231,7 +233,7 @@ fn spread() {
         for _ in 0..random.between(0, 2) {
             constrain_spread(&mut case, random, amount);
         }
-        // Next to these counts do not decide.
+        // With weights and caps, counts do not decide.
         if case.weights.is_some() {
             (case.ask.max_nodes_per_leaf, case.ask.max_slots_per_leaf) = (None, None);
         }
@@ -242,7 +244,7 @@ fn spread() {
     });
 }
 
-/// Asks for something more, next to which counts still decide.
+/// Adds a constraint with which counts still decide.
 fn constrain_spread(case: &mut Case, random: &mut Random, amount: u32) {
     let by_tasks = case.ask.tasks.is_some();
     match random.between(0, 6) {
@@ -263,7 +265,7 @@ fn constrain_spread(case: &mut Case, random: &mut Random, amount: u32) {
     }
 }
 
-/// Whole nodes of counted kinds, whole leaves of one kind at times.
+/// Whole nodes of counted kinds, at times of one kind per leaf.
 #[test]
 fn counted_kinds() {
     same(100, 3, |random| {
@@ -289,14 +291,14 @@ fn counted_kinds() {
     });
 }
 
-/// Why the others lost to whole nodes.
+/// The reasons why other domains lost to a job of whole nodes.
 #[test]
 fn losers_of_whole_nodes() {
     for most in [1, 3, 50] {
         same(600, most, |random| {
             let fabric =
                 if random.one_in(2) { random.four_layers([3, 3, 3], 4) } else { random.large_tree() };
-            // Leaves that are alike are the rule on an idle machine.
+            // Identical leaves are the rule on an idle machine.
             let slots = random.whole(&fabric);
             let largest = random.pick(&[2, 6, 20]);
             let ask = Ask::nodes(random.between(1, largest));
@@ -311,7 +313,7 @@ fn losers_of_whole_nodes() {
     }
 }
 
-/// Anything without a limit: nodes, shares and tasks, preferred layers, weights and required nodes.
+/// Nodes, shares and tasks without a limit on steps, with preferred layers, weights and required nodes.
 #[test]
 fn any_size() {
     same(400, 0, |random| {
@@ -338,7 +340,8 @@ fn any_size() {
     });
 }
 
-/// Where the best choice takes too long to find, the largest leaves of the largest domains are one that is allowed.
+/// Where the best choice takes too long to find, the largest leaves of the largest domains give an allowed
+/// placement.
 #[test]
 fn the_largest_will_do() {
     each_seed(400, |random| {
@@ -358,8 +361,8 @@ fn the_largest_will_do() {
     });
 }
 
-/// What is too large for a walk, on more nodes than are told apart, is placed all the same, in as few of the largest domains as
-/// will do, and says that it may not be the best.
+/// Tasks that are too many for a knapsack, on more nodes than labels distinguish, are placed all the same: in
+/// as few of the largest domains as possible, and marked as not exact.
 #[test]
 fn too_large_for_a_walk() {
     let random = &mut Random::new(1);
@@ -383,8 +386,9 @@ fn too_large_for_a_walk() {
     assert_eq!((placed.spans[top], placed.spans[top - 1] as usize), (1, fewest));
 }
 
-/// Ten thousand nodes: light ones that take 8, then heavy ones that take 16. 30 light nodes do not take 333 tasks; 18 of them do
-/// with 12 heavy ones, and 19 with 11 do not: no more heavy nodes are used, though the best choice is not known.
+/// Ten thousand nodes: light ones take 8 tasks, then heavy ones take 16. 30 light nodes do not take 333
+/// tasks; 18 light and 12 heavy ones do, 19 and 11 do not. Even where the search is cut, no more than 12
+/// heavy nodes are used.
 #[test]
 fn no_more_heavy_nodes_where_a_search_is_cut() {
     let fabric: Fabric = Random::blocks_of(20, 10_000);

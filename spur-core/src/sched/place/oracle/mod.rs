@@ -1,8 +1,9 @@
 //! Brute force: every placement of small fabrics, judged by the definition alone.
 //!
-//! Nothing here is shared with the solver but the fabric and the types of the question. `judge` is the definition, `kinds` are
-//! the kinds of questions on small fabrics, `named` those that were answered wrongly once. On larger ones `windows` tries every
-//! window, `large` holds the special solvers to the general search, and `budget` says what the default budget must not lose.
+//! The judge shares nothing with the solvers but the fabric and the types of the question. `judge` is the
+//! definition, `kinds` has kinds of questions on small fabrics, `named` questions that were answered wrongly
+//! once. On larger fabrics, `windows` tries every window, `large` compares the special solvers with the
+//! general search, and `budget` checks that the default budget loses nothing.
 
 mod budget;
 mod case;
@@ -22,17 +23,18 @@ use super::{
 use case::{Case, Random};
 use judge::{Judge, taken};
 
-/// How many random cases each kind gets; more by the environment, for a long search.
+/// Number of random cases of each kind; the environment variable `SPUR_ORACLE_CASES` raises it for a long
+/// search.
 fn cases(default: u64) -> u64 {
     std::env::var("SPUR_ORACLE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Asks for so many seeds whether what each makes is placed; some has to be, and some not.
+/// Judges one random question for each of `count` seeds. At least one must be placed and one refused.
 fn each_seed(count: u64, judge: impl FnMut(&mut Random) -> Result<bool, String>) {
     each_of(0..cases(count), judge);
 }
 
-/// The same for some seeds, or for that of `SPUR_ORACLE_SEED` alone.
+/// Judges one random question for each seed, or for the seed in `SPUR_ORACLE_SEED` alone.
 fn each_of(seeds: impl Iterator<Item = u64>, mut judge: impl FnMut(&mut Random) -> Result<bool, String>) {
     let only: Option<u64> = std::env::var("SPUR_ORACLE_SEED").ok().and_then(|text| text.parse().ok());
     let (mut placed, mut refused) = (0_u64, 0_u64);
@@ -52,7 +54,7 @@ fn common_multiple(numbers: impl Iterator<Item = u32>) -> u32 {
     numbers.fold(1, |all, by| (1..).map(|times| times * all).find(|sum| sum % by == 0).unwrap_or(1))
 }
 
-/// Whether the answer is right: Ok says whether there is a placement, Err what is wrong with it.
+/// Checks an answer. `Ok` says whether there is a placement, `Err` what is wrong.
 fn check(case: &Case, answer: &Result<Placement, Misfit>) -> Result<bool, String> {
     let judge = Judge::new(case);
     let wrong = match (judge.best(), answer) {
@@ -61,8 +63,8 @@ fn check(case: &Case, answer: &Result<Placement, Misfit>) -> Result<bool, String
         (Some((_, amounts)), Err(_)) => format!("refused although {amounts:?} is allowed"),
         (Some((rank, amounts)), Ok(placement)) => {
             let had = case.amounts(placement);
-            // Leaves that give the more nodes the less these bring are filled one after the other, which says how many
-            // nodes each gives and not that the first nodes are taken.
+            // Where GPUs are capped, the solver decides how many nodes a leaf gives, not that they are the
+            // first ones.
             let is_first_known = case.ask.leaf_load.is_none();
             match judge.rank(&had) {
                 None => format!("{had:?} is not allowed; {amounts:?} would be"),
@@ -78,11 +80,12 @@ fn check(case: &Case, answer: &Result<Placement, Misfit>) -> Result<bool, String
     Err(format!("{wrong}\n{}", case.describe()))
 }
 
-/// Looking for few rivals leaves out those that cannot be among them, by counts; looking for all leaves out none.
+/// A search for a few losers skips domains by counts; the result must equal the first of a search for all
+/// losers.
 #[test]
 fn a_few_rivals_are_the_first_of_all() {
     let mut named = 0;
-    // The last one has domains above leaves between the leaves that lost.
+    // The last seed has domains above leaves between the leaves that lost.
     for seed in (0..cases(1500)).chain([4187]) {
         let random = &mut Random::new(seed);
         let fabric = if random.one_in(2) { random.large_tree() } else { random.fabric() };

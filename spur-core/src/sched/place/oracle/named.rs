@@ -1,4 +1,4 @@
-//! Questions that the search found answered wrongly once.
+//! Questions that were answered wrongly once and that the random search has found.
 
 use fixedbitset::FixedBitSet;
 
@@ -9,7 +9,7 @@ use crate::model::topology::TopologyConfig;
 use super::case::{Case, Random};
 use super::{Ask, Mode, Segment, Slots, Strategy, check};
 
-/// A tree of switches, `name speed members` each.
+/// A tree of switches, each given as name, link speed and members.
 fn tree(switches: &[(&str, &str, &str)], nodes: u32) -> Fabric {
     let mut toml = String::from("plugin = \"tree\"\n");
     for (name, speed, members) in switches {
@@ -28,7 +28,7 @@ fn table(nodes: u32) -> Vec<(NodeId, &'static str)> {
     (0..nodes).map(NodeId).zip(NAMES).collect()
 }
 
-/// A question about idle nodes that take so many tasks; about whole ones where it does not say.
+/// A question about idle nodes with the given tasks, or about whole nodes if `tasks` is empty.
 fn question(fabric: &Fabric, tasks: &[u32], wanted: Ask) -> Case {
     let slots = match tasks {
         [] => Slots::whole(fabric, (0..fabric.len()).collect()),
@@ -38,7 +38,7 @@ fn question(fabric: &Fabric, tasks: &[u32], wanted: Ask) -> Case {
     Case { idle: slots, occupied: FixedBitSet::with_capacity(fabric.len()), ..case }
 }
 
-/// The nodes it gets, by brute force right; none where it is refused, rightly.
+/// The nodes of the answer, which brute force confirms; empty if the question is refused.
 fn nodes(case: &Case) -> Vec<u32> {
     let answer = case.answer(&case.ask);
     check(case, &answer).unwrap_or_else(|wrong| panic!("{wrong}"));
@@ -50,7 +50,7 @@ fn counts_that_overlap_without_a_topology() {
     let fabric = Fabric::flat("none", &table(4));
     let mut wanted = Ask::nodes(2);
     wanted.strategy = Strategy::Flat;
-    // One after another, node 0 would serve the first alone and nothing be left for the second.
+    // A greedy choice would use node 0 for the first count, and leave nothing for the second.
     wanted.counts = vec![([0, 1].into_iter().collect(), 2), ([1, 2].into_iter().collect(), 1)];
     assert_eq!(nodes(&question(&fabric, &[], wanted.clone())), [0, 1]);
     wanted.counts[0].1 = 1;
@@ -76,7 +76,7 @@ fn spread_below_a_slow_link_within_a_faster_domain() {
     ];
     let fabric = tree(&switches, 3);
     let wanted = Ask { mode: Mode::Distributed, min_speed: Some(200_000_000_000), ..Ask::nodes(1) };
-    // The top domain begins before b does, but has nothing before it that may be used.
+    // The top domain begins before `b` does, but no node before `b` may be used.
     assert_eq!(nodes(&question(&fabric, &[2, 2, 2], wanted)), [1]);
 }
 
@@ -109,7 +109,7 @@ fn as_many_members_with_fewer_leaves() {
         ("full", "", "u,v"),
     ];
     let fabric = tree(&switches, 6);
-    // The second tree leaves less, but the job lies in three leaves there.
+    // The second tree wastes less, but the job needs three leaves there.
     let wanted = Ask { nodes: Some((3, 3)), ..Ask::tasks(4) };
     assert_eq!(nodes(&question(&fabric, &[2, 2, 1, 1, 2, 1], wanted)), [0, 1, 2]);
 }

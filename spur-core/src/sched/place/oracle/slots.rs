@@ -1,4 +1,4 @@
-//! Slots counted little by little are those counted at once.
+//! Slots that are counted step by step equal those that are counted at once.
 
 use super::case::Random;
 use super::{Fabric, Pos, Slots};
@@ -23,7 +23,7 @@ fn slots_are_the_same_however_they_are_counted() {
             offers.split_at(random.between(0, u32::try_from(offers.len()).unwrap()) as usize);
         for whole in [false, true] {
             let mut counted = Slots::none(&fabric, whole);
-            // What was there before leaves nothing behind.
+            // Former contents must leave nothing behind.
             counted.refill(&fabric, positions.iter().map(|pos| (*pos, 70_000)));
             counted.clear();
             assert_eq!(counted, Slots::none(&fabric, whole), "seed {seed}");

@@ -1,5 +1,6 @@
-//! Consecutive nodes, and leaves side by side, on fabrics of some sixty nodes and more: every window, judged by the
-//! definition. What each costs at least is known before any is solved, so that few steps are enough for all of them.
+//! Consecutive nodes and adjacent leaves on fabrics of some sixty nodes and more: every window is judged by
+//! the definition. Lower bounds are known before any window is solved, so few steps are enough for all of
+//! them.
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::{Ask, Placement, place};
@@ -8,7 +9,7 @@ use super::case::{Case, Random};
 use super::each_seed;
 use super::judge::Judge;
 
-/// Steps that are enough to solve a few windows of such a fabric, and not all of them.
+/// Enough steps to solve a few windows of such a fabric, but not all of them.
 const FEW_STEPS: u64 = 10_000;
 
 fn question(random: &mut Random, is_shared: bool, outline: impl FnOnce(&mut Ask, &mut Random)) -> Case {
@@ -26,7 +27,7 @@ fn in_a_row(ask: &mut Ask, random: &mut Random) {
     ask.prefer.extend(random.one_in(4).then_some(Layer::LEAF));
 }
 
-/// Whether the answer is exact and right; if there is one, `suits` says whether it is, given the best there is.
+/// Checks that an answer is exact, and that `suits` accepts it, given the best placement there is.
 fn exactly<T: std::fmt::Debug>(
     case: &Case,
     best: Option<T>,
@@ -39,7 +40,7 @@ fn exactly<T: std::fmt::Debug>(
     }
 }
 
-/// The rank of one slot on each of some nodes, and these; None where that is not allowed.
+/// The rank of one slot on each of these nodes, with the nodes; `None` if the placement is not allowed.
 fn ranked(case: &Case, nodes: Vec<usize>) -> Option<(Vec<i64>, Vec<usize>)> {
     let mut amounts = vec![0; case.fabric.len()];
     nodes.iter().for_each(|&index| amounts[index] = 1);
@@ -65,7 +66,7 @@ fn consecutive_nodes_of_large_fabrics() {
     });
 }
 
-/// The same of tasks, which use every node of a window.
+/// Consecutive tasks, which use every node of a window.
 #[test]
 fn consecutive_tasks_of_large_fabrics() {
     each_seed(600, |random| {
@@ -81,7 +82,7 @@ fn consecutive_tasks_of_large_fabrics() {
         case.ask.max_tasks_per_node = random.one_in(4).then_some(random.between(1, 3));
         let most = case.ask.max_tasks_per_node.unwrap_or(u32::MAX);
         let takes = |index: usize| case.slots.at(Pos(index as u32)).min(most);
-        // One task for each node, and then as many as it takes.
+        // Every node gets one task, then as many as it takes.
         let fill = |window: std::ops::Range<usize>| {
             let mut left = wanted.checked_sub(window.len() as u32)?;
             let mut amounts = vec![0; case.fabric.len()];
@@ -106,7 +107,8 @@ fn leaves_side_by_side_in_large_fabrics() {
         let case = question(random, false, |ask, _| ask.adjacent = u32::try_from(leaves).ok());
         let nodes = case.ask.nodes.map_or(0, |(nodes, _)| nodes as usize);
         let ids: Vec<DomainId> = case.fabric.domains_of(Layer::LEAF).collect();
-        // One node of each leaf, and then the first; where nodes are whole, others of these leaves rank the same.
+        // Each leaf gives one node, then the first others are added. Where nodes are whole, other nodes of
+        // these leaves rank equally.
         let fill = |some: &[DomainId]| {
             let open = |id: &DomainId| {
                 case.fabric.domain(*id).range().filter(|&index| case.slots.open().contains(index))

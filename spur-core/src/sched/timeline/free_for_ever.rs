@@ -1,10 +1,10 @@
-//! From when on each node is free for ever, by domain: the earliest time at which some domain can hold a job, without counting
-//! what is free.
+//! For each domain, the times from which its nodes are free for ever. These give the earliest time at which
+//! some domain can hold a job, without counting slots.
 //!
-//! On a busy machine most of what a job of whole nodes, or of one share of each node, can have is free for ever: behind the
-//! last thing that is planned on a node. A domain has so many such nodes from the time on that comes at that place among
-//! theirs in order. Holes that end are few, and looked at one by one. Only for needs that are asked for again and again is
-//! this kept, and only for layers of small domains.
+//! On a busy machine most of what a job of whole nodes, or of one slot on each node, can use is free for
+//! ever: it begins behind the last planned use of a node. A domain has n such nodes from the n-th of its
+//! sorted times on. Holes that end are few, and are examined one by one. The times are kept only for needs
+//! that are searched for again and again, and only for layers of small domains.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +16,18 @@ use super::second::Second;
 use super::sweep::SweepRequest;
 use crate::sched::request::eligible_nodes::NOWHERE;
 
-/// Changes of the timeline between two questions for a need, up to which it counts as asked for again and again.
+/// Number of changes of the timeline between two searches for a need, up to which the searches count as near.
 const NEAR: usize = 64;
-/// So many questions in a row that were near make it worth while to begin.
+/// Number of near searches in a row from which keeping the times is worth while.
 const ENOUGH: u32 = 2;
-/// Changes since the last question, up to which catching up is better than to begin anew.
+/// Number of changes since the last search up to which updating is cheaper than computing anew.
 const FAR: usize = 512;
-/// Holes that end, up to which they are looked at one by one.
+/// Number of holes that end up to which they are examined one by one.
 const FEW: usize = 64;
-/// Nodes of a domain, up to which its times are kept in order, and up to which it is looked at hole by hole.
+/// Number of nodes of a domain up to which its times are kept in order and it is examined hole by hole.
 const SMALL: usize = 128;
 
-/// What is known, by realm, outline, need and layer.
+/// The times of every need that is searched for often, by realm, outline, need and layer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FreeForEver {
     known: BTreeMap<(usize, usize, usize, Layer), KnownSince>,
@@ -35,14 +35,14 @@ pub(crate) struct FreeForEver {
 
 #[derive(Clone, Debug, Default)]
 struct KnownSince {
-    /// Changes of the timeline when this was asked last.
+    /// Number of changes of the timeline at the last search.
     followed: usize,
-    /// Questions in a row that were near.
+    /// Number of near searches in a row.
     near: u32,
     order: Option<Order>,
 }
 
-/// The earliest time at which some domain has enough, and which, if there is only one.
+/// The earliest time at which some domain has enough nodes, and the domain if there is only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Earliest {
     pub(crate) at: Second,
@@ -50,8 +50,8 @@ pub(crate) struct Earliest {
 }
 
 impl FreeForEver {
-    /// When some domain of a layer has enough nodes with a slot each for a search: [`Second::NEVER`] for never; `None` where
-    /// that is not worth working out here.
+    /// The earliest time at which some domain of a layer has enough nodes with a slot for a search;
+    /// [`Second::NEVER`] if none ever does. `None` if the times are not kept for this search.
     pub(crate) fn earliest(
         &mut self,
         (realm, need, layer): (usize, usize, Layer),
@@ -79,19 +79,19 @@ impl FreeForEver {
     }
 }
 
-/// What is looked for, and how many slots a room has.
+/// A search, with the slots of each amount for its need.
 struct Question<'a, 's> {
     search: &'a SweepRequest<'a>,
     seen: &'a mut Seen<'s>,
 }
 
-/// The times from which on nodes have a slot for ever.
+/// The times from which nodes have a slot for ever.
 #[derive(Clone, Debug)]
 struct Order {
-    /// The moment from which every node is free for ever.
+    /// For each node, the time from which it has a slot for ever; [`Second::NEVER`] for never.
     since: Vec<Second>,
-    /// The first of every domain, then the second of every domain, and so on, so that what all domains have at one place
-    /// lies together; [`Second::NEVER`] where a domain has no more.
+    /// The first times of all domains, then their second times, and so on, so that the n-th times of all
+    /// domains are adjacent; [`Second::NEVER`] where a domain has no more.
     ranks: Vec<Second>,
     domains: usize,
 }
@@ -120,13 +120,13 @@ impl Order {
         self.ranks.iter().skip(domain as usize).step_by(self.domains.max(1)).copied()
     }
 
-    /// When each domain has so many nodes by what is free for ever.
+    /// For every domain, the time from which it has `nodes` nodes that are free for ever.
     fn with_nodes(&self, nodes: u32) -> &[Second] {
         let first = (nodes.max(1) as usize - 1) * self.domains;
         self.ranks.get(first..first + self.domains).unwrap_or_default()
     }
 
-    /// Looks at a node again.
+    /// Updates the time of a node.
     fn count(&mut self, node: u32, asked: &mut Question<'_, '_>) {
         let domain = asked.search.domains.of_node[node as usize];
         if domain == NOWHERE {
@@ -142,7 +142,7 @@ impl Order {
         while self.ranks[at] < before.min(after) {
             at += stride;
         }
-        // What lies between the two moves on by one place.
+        // The times between the old and the new one move by one place.
         if after > before {
             while let Some(next) = self.ranks.get(at + stride).copied().filter(|next| *next < after) {
                 self.ranks[at] = next;
@@ -178,7 +178,8 @@ impl Order {
         Some(best)
     }
 
-    /// When a domain has enough with holes that end besides, if that is no later than `latest`.
+    /// The time at which a domain has enough nodes, holes that end included; `None` if that is after
+    /// `latest`.
     fn with(
         &self,
         holes: &[&Hole],
@@ -209,7 +210,7 @@ impl Order {
 }
 
 impl Earliest {
-    /// By the times at which domains have enough; none is before `from`.
+    /// The earliest of the times at which domains have enough; no time is before `from`.
     fn of(times: &[Second], from: Second) -> Self {
         let first = times.iter().fold(Second::NEVER, |first, time| first.min(*time));
         if first.is_never() {
@@ -221,7 +222,7 @@ impl Earliest {
         Self { at, sole: only.map(|domain| u32::try_from(domain).expect("domains are numbered in u32")) }
     }
 
-    /// Takes another domain into account that has enough at a time.
+    /// Takes another domain that has enough at a time into account.
     fn offer(&mut self, at: Second, domain: u32) {
         if at < self.at {
             *self = Self { at, sole: Some(domain) };
@@ -232,7 +233,7 @@ impl Earliest {
 }
 
 impl<'a> Question<'a, '_> {
-    /// From when on a node has a slot for ever.
+    /// The time from which a node has a slot for ever; [`Second::NEVER`] for never.
     fn tail(&mut self, node: u32) -> Second {
         if self.search.eligible.pos(node).is_none() {
             return Second::NEVER;
@@ -242,7 +243,8 @@ impl<'a> Question<'a, '_> {
         holes.filter(lasts).map(|hole| hole.start).min().unwrap_or(Second::NEVER)
     }
 
-    /// The holes that end and could serve the search at `latest` or before; `None` if they are many.
+    /// The holes that end and could serve the search at `latest` or before; `None` if there are more than
+    /// [`FEW`].
     fn endings(&mut self, latest: Second) -> Option<Vec<&'a Hole>> {
         let search = self.search;
         let (needed, until) = (search.from.after(search.duration), search.until.min(latest.after(1)));

@@ -1,8 +1,9 @@
-//! What jobs see at this very moment, kept in step with what is booked.
+//! The slots that jobs have at the current moment, updated with every booking.
 //!
-//! Where only a start now is of interest, hardly anything changes from one job to the next: a few nodes are booked. So what
-//! one set of eligible nodes sees of nodes that stay as they are for ever is counted once and changed node by node; nodes
-//! that something is planned on are looked at for every job, because what they offer depends on how long it runs.
+//! Where only a start now matters, hardly anything changes from one job to the next: a few nodes are booked.
+//! So the slots of nodes whose free amount never ends are counted once for each set of eligible nodes, and
+//! updated node by node. Nodes with planned use are examined for every job, because their slots depend on the
+//! job's run time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,26 +16,26 @@ use crate::sched::timeline::Timeline;
 use super::needs::Seen;
 use super::second::{Second, length};
 
-/// One set of eligible nodes.
+/// The slots of one set of eligible nodes.
 #[derive(Clone, Debug)]
 struct FreeSlots {
-    /// What is above the leaves is summed up for each look.
+    /// The slots of leaves are up to date; sums above leaves are computed for each job.
     slots: Slots,
-    /// How many of the changes it has followed, and how many of them gave something back.
+    /// Number of changes of the timeline that are included, and the number of these that gave something back.
     followed: usize,
     returns: usize,
 }
 
-/// What every set of eligible nodes sees now for ever.
+/// The slots that are free now and for ever, for every set of eligible nodes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FreeNow {
-    /// What is seen, by realm, outline and need.
+    /// The slots by realm, outline and need.
     sights: BTreeMap<(usize, usize, usize), FreeSlots>,
-    /// A list that is used over and over.
+    /// A reused list of changes.
     changed: Vec<(Pos, u32)>,
 }
 
-/// The beginning of a timeline, and the time for which a job is looked at there.
+/// The beginning of a timeline, and the run time of the job that may start there.
 pub(crate) struct Moment<'a> {
     pub(crate) realm: usize,
     /// The timeline of this realm.
@@ -44,12 +45,12 @@ pub(crate) struct Moment<'a> {
 }
 
 impl FreeNow {
-    /// Whether one set of eligible nodes was ever looked through in a realm for a need.
+    /// True if the slots of this set of eligible nodes are kept for a need in a realm.
     pub(crate) fn knows(&self, realm: usize, eligible: &EligibleNodes, need: usize) -> bool {
         self.sights.contains_key(&(realm, eligible.outline, need))
     }
 
-    /// Shows `look` what one set of eligible nodes sees for a job that starts at this moment.
+    /// Calls `look` with the slots of one set of eligible nodes for a job that starts at this moment.
     pub(crate) fn look<T>(
         &mut self,
         eligible: &Arc<EligibleNodes>,
@@ -69,13 +70,13 @@ impl FreeNow {
             }
             FreeSlots { slots, followed: timeline.changes(), returns: timeline.returns() }
         });
-        // What was booked since it was looked at last.
+        // Nodes that were booked since the last call.
         let (changed, open) = (&mut self.changed, sight.slots.open());
         let only_shrunk = timeline.returns() == sight.returns;
         let nodes = timeline.changes_since(sight.followed).iter();
         changed.clear();
         changed.extend(nodes.filter_map(|node| Some((eligible.pos(*node)?, *node))).filter(|(pos, _)| {
-            // What had none of what has only shrunk still has none.
+            // A node without a slot still has none if amounts have only shrunk.
             !only_shrunk || open.contains(pos.index())
         }));
         for (_, node) in changed.iter_mut() {
@@ -83,7 +84,7 @@ impl FreeNow {
         }
         sight.slots.put_all(&eligible.fabric, changed);
         (sight.followed, sight.returns) = (timeline.changes(), timeline.returns());
-        // Of nodes that something is planned on, the best of their holes.
+        // A node with planned use has the slots of its best hole that is long enough.
         let limited = timeline.limited().filter_map(|node| {
             let holes = timeline.holes_on(node).iter();
             let suits = holes.filter(|hole| hole.start == Second::BEGIN && hole.end >= needed);

@@ -1,8 +1,7 @@
-//! What jobs hold of the nodes and until when, kept from pass to pass: what an event changes is changed here, and
-//! nothing is built anew.
+//! The amounts that jobs hold of nodes, and until when, kept from pass to pass and updated by events.
 //!
-//! Promises: after [`Held::sync`] for every job that something happened to, it is what one built anew from the same
-//! cluster would be.
+//! After [`Held::sync`] for every job that an event has changed, the state equals one built anew from the
+//! same cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,61 +14,63 @@ use crate::sched::request::counts::Counts;
 use crate::sched::timeline::holding;
 use crate::text::time::Time;
 
-/// Changes for each node that are remembered at least.
+/// The least number of changes per node that are remembered.
 const CHANGES_A_NODE: usize = 2;
-/// Amounts that are numbered before those that nothing has any more are forgotten.
+/// Number of numbered amounts above which unused ones are forgotten.
 const MOST_ROOMS: usize = 4_096;
 
-/// What a job holds of a node.
+/// The amount that a job holds of one node.
 pub(crate) type HeldPart = (NodeId, Arc<[u64]>);
 
-/// What is held, by node and by job.
+/// The amounts that are held, by node and by job.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    /// The amounts that are numbered.
+    /// The numbered amounts.
     pub(crate) rooms: Rooms,
     nodes: Vec<OnNode>,
     jobs: BTreeMap<JobId, Holder>,
     ends: BTreeSet<(Time, JobId)>,
-    /// Tasks of arrays that were started and have no number yet: the records they waited in, and what they go by.
+    /// Tasks of arrays that have been started but have no number yet: the record that each waited in, and its
+    /// temporary key.
     tasks: Vec<(JobId, JobId)>,
-    /// By component of partitions: what is free of the nodes that may be used.
+    /// The free amounts of usable nodes, for each component of partitions.
     free: Vec<Counts>,
-    /// Suspended jobs that want their CPUs back, and their nodes.
+    /// Suspended jobs that want their CPUs back, with their nodes.
     entangled: BTreeSet<(JobId, NodeId)>,
-    /// Nodes of which something else was held than before, one after another; how many there were before the first of these,
-    /// and how many when this was last asked for.
+    /// The nodes whose held amount has changed, in order of change; the number of changes that were forgotten
+    /// before the first of these; and the number of changes at the last call of [`Held::take_touched`].
     changes: Vec<NodeId>,
     forgotten: usize,
     asked: usize,
 }
 
-/// A node.
+/// The held amounts of one node.
 #[derive(Debug)]
 struct OnNode {
-    /// What nobody holds.
+    /// The number of the amount that no job holds.
     idle: RoomId,
-    /// What all jobs hold together.
+    /// The sum of all held amounts.
     sum: Box<[u64]>,
-    /// Who holds what, and until when that is planned.
+    /// The holders: planned end, job and amount.
     holds: Vec<(Time, JobId, Arc<[u64]>)>,
-    /// The component of partitions it counts for: of one that is out of service, none.
+    /// The component of partitions that the node counts for; `None` if the node is out of service.
     component: Option<usize>,
 }
 
 /// A job that holds something.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Holder {
-    /// When it is planned to end.
+    /// The planned end of the job.
     pub(crate) end: Time,
     pub(crate) parts: Vec<HeldPart>,
 }
 
-/// What a job holds by what the cluster says, with what it closes to others; `None` for nothing.
+/// The amounts that a job holds according to the cluster, including what it closes to others; `None` if it
+/// holds nothing.
 fn holder(PlanInput { cluster, inventory, forecast, now }: PlanInput<'_>, id: JobId) -> Option<Holder> {
     let job = cluster.job(id)?;
     let (alloc, end) = holding::until(cluster, job, forecast, now)?;
-    // Nodes that are held together are mostly alike.
+    // Nodes of one job are mostly alike, so their amounts share memory.
     let mut last: Arc<[u64]> = Arc::default();
     let parts = holding::parts(cluster, inventory, job, alloc).map(|(node, amount)| {
         if *last != *amount {
@@ -81,7 +82,7 @@ fn holder(PlanInput { cluster, inventory, forecast, now }: PlanInput<'_>, id: Jo
 }
 
 impl Held {
-    /// What is held on a cluster.
+    /// Computes the held amounts of a cluster.
     pub(crate) fn new(input: PlanInput<'_>) -> Self {
         let PlanInput { cluster, inventory, .. } = input;
         let rooms = inventory.rooms.clone();
@@ -109,7 +110,7 @@ impl Held {
         held
     }
 
-    /// Makes what one job holds what the cluster says; says whether that made a difference.
+    /// Updates what one job holds from the cluster. Returns whether anything changed.
     pub(crate) fn sync(&mut self, input: PlanInput<'_>, id: JobId) -> bool {
         let cluster = input.cluster;
         let mut moved = self.sync_alone(input, id);
@@ -118,7 +119,8 @@ impl Held {
         }
         let claims: BTreeSet<(JobId, NodeId)> = holding::entangled(cluster).collect();
         let before = std::mem::replace(&mut self.entangled, claims);
-        // Where a suspended job wants CPUs back, or did, what counts for one job follows from what others do.
+        // Where a suspended job wants or wanted CPUs back, the amount of one job depends on the other jobs of
+        // the node.
         let all = before.union(&self.entangled);
         let mut others: BTreeSet<JobId> = all.clone().map(|(job, _)| *job).collect();
         let nodes = all.filter_map(|(_, node)| cluster.node(*node));
@@ -140,7 +142,7 @@ impl Held {
         true
     }
 
-    /// What was taken for a task of an array that waited in the record `from` is now its own.
+    /// Moves what was booked for a task in record `from` to the job that the task has become.
     pub(crate) fn hand_over(&mut self, input: PlanInput<'_>, (from, to): (JobId, JobId)) {
         let Some(holder) = holder(input, to) else { return };
         let same = |(of, key): &(JobId, JobId)| *of == from && self.jobs.get(key) == Some(&holder);
@@ -150,8 +152,8 @@ impl Held {
         self.put(to, holder.end, holder.parts);
     }
 
-    /// Takes amounts for a task of an array until a time. It has no number yet: until it has, it goes by one that no job
-    /// ever gets.
+    /// Books amounts for a task of an array until a time. Until the task has a number, it has a key that no
+    /// job ever gets.
     pub(crate) fn put_task(&mut self, from: JobId, end: Time, parts: Vec<HeldPart>) {
         let lowest = self.tasks.iter().map(|(_, key)| key.0).min().unwrap_or(u32::MAX);
         let key = JobId(lowest - 1);
@@ -159,14 +161,15 @@ impl Held {
         self.tasks.push((from, key));
     }
 
-    /// Gives back what was taken for tasks of a record that have not started after all; says whether there was any.
+    /// Releases what was booked for tasks of a record that have not started after all. Returns whether there
+    /// was any.
     fn give_up_tasks(&mut self, from: JobId) -> bool {
         let (gone, kept): (Vec<_>, Vec<_>) = self.tasks.drain(..).partition(|(of, _)| *of == from);
         self.tasks = kept;
         gone.iter().fold(false, |any, (_, key)| self.remove(*key) || any)
     }
 
-    /// Takes amounts for a job until a time.
+    /// Books amounts for a job until a time.
     pub(crate) fn put(&mut self, job: JobId, end: Time, parts: Vec<HeldPart>) {
         for (id, amount) in &parts {
             let node = &mut self.nodes[id.index()];
@@ -178,7 +181,7 @@ impl Held {
         self.jobs.insert(job, Holder { end, parts });
     }
 
-    /// Gives back what a job holds; says whether it held anything.
+    /// Releases what a job holds. Returns whether it held anything.
     fn remove(&mut self, job: JobId) -> bool {
         let Some(holder) = self.jobs.remove(&job) else { return false };
         self.ends.remove(&(holder.end, job));
@@ -193,7 +196,7 @@ impl Held {
         true
     }
 
-    /// Works out anew what nobody holds of a node.
+    /// Recomputes the idle amount of a node.
     fn settle(&mut self, id: NodeId) {
         self.changes.push(id);
         let node = &mut self.nodes[id.index()];
@@ -207,7 +210,8 @@ impl Held {
         }
     }
 
-    /// The jobs whose planned end has come and whose end is now planned for another time. They are put right.
+    /// Moves the planned end of every job whose end has come but is planned for another time. Returns whether
+    /// any moved.
     pub(crate) fn correct(&mut self, PlanInput { cluster, forecast, now, .. }: PlanInput<'_>) -> bool {
         let mut moved = Vec::new();
         for (end, id) in self.ends.range(..=(now, JobId(u32::MAX))) {
@@ -224,7 +228,8 @@ impl Held {
         !moved.is_empty()
     }
 
-    /// Forgets amounts that nothing has, if there are many; says whether it did: their numbers mean something else then.
+    /// Forgets unused amounts if there are many. Returns whether it did, because all numbers of amounts
+    /// change then.
     pub(crate) fn tidy(&mut self, inventory: &Inventory) -> bool {
         if self.rooms.len() < MOST_ROOMS + 2 * self.nodes.len() {
             return false;
@@ -242,7 +247,7 @@ impl Held {
         self.rooms.intern(class, amount)
     }
 
-    /// The nodes of which something else is held since this was last asked.
+    /// The nodes whose held amount has changed since the last call.
     pub(crate) fn take_touched(&mut self) -> Vec<NodeId> {
         let touched = self.changes[self.asked - self.forgotten..].to_vec();
         self.asked = self.changes();
@@ -250,18 +255,18 @@ impl Held {
         touched
     }
 
-    /// How many changes there were of what nobody holds of a node.
+    /// Number of changes of idle amounts so far.
     pub(crate) fn changes(&self) -> usize {
         self.forgotten + self.changes.len()
     }
 
-    /// The nodes that were changed after the first so many changes, each as often as it was; `None` if that is not known any
-    /// more.
+    /// The nodes that changed after the first `changes` changes, each once per change; `None` if these
+    /// changes were forgotten.
     pub(crate) fn changes_since(&self, changes: usize) -> Option<&[NodeId]> {
         self.changes.get(changes.checked_sub(self.forgotten)?..)
     }
 
-    /// Forgets changes, if there are many more than nodes: it is less to look at every node.
+    /// Forgets old changes if there are many more than nodes: examining every node is cheaper then.
     fn forget_changes(&mut self) {
         if self.changes.len() > 2 * CHANGES_A_NODE * self.nodes.len() {
             let kept = CHANGES_A_NODE * self.nodes.len();
@@ -271,27 +276,27 @@ impl Held {
         }
     }
 
-    /// What nobody holds of a node.
+    /// The number of the idle amount of a node.
     pub(crate) fn idle(&self, node: NodeId) -> RoomId {
         self.nodes[node.index()].idle
     }
 
-    /// The component of partitions that a node counts for; `None` for one that may not be used.
+    /// The component of partitions that a node counts for; `None` for a node that may not be used.
     pub(crate) fn component(&self, node: NodeId) -> Option<usize> {
         self.nodes[node.index()].component
     }
 
-    /// Whether a node may be used.
+    /// True if a node may be used.
     pub(crate) fn is_open(&self, node: NodeId) -> bool {
         self.component(node).is_some()
     }
 
-    /// What is free in a component of partitions.
+    /// The free amounts in a component of partitions.
     pub(crate) fn free(&self, component: usize) -> Counts {
         self.free[component]
     }
 
-    /// What is held of a node by jobs that are planned to end after a time.
+    /// The amount of a node held by jobs that are planned to end after a time.
     pub(crate) fn sum_after(&self, node: NodeId, at: Time) -> Amount {
         let node = &self.nodes[node.index()];
         let mut sum = Amount::from_slice(&node.sum);
@@ -301,17 +306,18 @@ impl Held {
         sum
     }
 
-    /// What a node has when so much of it is held.
+    /// The amount that a node has left when `sum` is held.
     pub(crate) fn left(&self, node: NodeId, sum: &[u64]) -> Amount {
         self.full(node).iter().zip(sum).map(|(full, sum)| full.saturating_sub(*sum)).collect()
     }
 
-    /// What a node has from a time on, as far as running jobs go.
+    /// The amount that a node has from a time on, as far as running jobs decide.
     pub(crate) fn at(&self, node: NodeId, at: Time) -> Amount {
         self.left(node, &self.sum_after(node, at))
     }
 
-    /// The number of what a node has from a time on, where nobody who holds some of it has gone by then, or all have.
+    /// The number of the amount that a node has from a time on; `None` if only some of its holders have ended
+    /// by then.
     pub(crate) fn known_at(&self, node: NodeId, at: Time) -> Option<RoomId> {
         let on_node = &self.nodes[node.index()];
         let gone = on_node.holds.iter().filter(|(end, ..)| *end <= at).count();
@@ -322,12 +328,12 @@ impl Held {
         }
     }
 
-    /// Everything that a node has.
+    /// The whole amount of a node.
     pub(crate) fn full(&self, node: NodeId) -> &[u64] {
         self.rooms.amount(self.rooms.full(self.rooms.class_of(self.nodes[node.index()].idle)))
     }
 
-    /// Jobs with their planned ends, those after `from`, the next first.
+    /// Jobs that are planned to end after `from`, with their ends, the next first.
     pub(crate) fn ends_after(&self, from: Time) -> impl Iterator<Item = (Time, &Holder)> {
         self.ends.range((from + 1, JobId(0))..).filter_map(|(end, job)| Some((*end, self.jobs.get(job)?)))
     }
@@ -338,7 +344,7 @@ impl Held {
         ending.filter_map(|(_, job)| Some((*job, self.jobs.get(job)?)))
     }
 
-    /// Jobs that should have ended by now.
+    /// Jobs whose planned end is `now` or before.
     pub(crate) fn overdue(&self, now: Time) -> impl Iterator<Item = &Holder> {
         self.ends.range(..=(now, JobId(u32::MAX))).filter_map(|(_, job)| self.jobs.get(job))
     }

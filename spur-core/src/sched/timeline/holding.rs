@@ -1,12 +1,13 @@
-//! What a started job counts for in plans: how much of each node, and until when.
+//! The amount of each node that a started job counts for in plans, and until when.
 //!
-//! A suspended job counts for what it keeps. Where it wants CPUs back that others have meanwhile, these CPUs count for
-//! it and not for them, so that they are not planned as free when those end; and of several who will have a CPU one
-//! after the other it counts for the last. So at every moment what counts is what is held, and nobody is promised what a
-//! suspended job comes back for. When it comes back is known as far as the limits of those go who have its CPUs;
-//! where that says nothing, it is planned like a job without a limit.
+//! A suspended job counts for what it keeps. CPUs that it wants back and that others have count for the
+//! suspended job, so that they are not planned as free when the others end. If several jobs will have a CPU
+//! one after another, it counts for the last. So at every moment the counted amounts are the held ones, and
+//! no CPU that a suspended job returns to is promised to another. The time of its return is known if the
+//! limits of the jobs that have its CPUs are; otherwise the suspended job is planned like a job without a
+//! limit.
 //!
-//! A job that an operator has suspended comes back nobody knows when: it keeps what it keeps.
+//! A job that an operator has suspended returns at an unknown time: it keeps its amounts.
 
 use std::sync::Arc;
 
@@ -23,10 +24,10 @@ use crate::sched::inventory::Inventory;
 use crate::sched::inventory::amounts::{Amount, CLEAR, CPUS, GRES, MEMORY, take};
 use crate::text::time::Time;
 
-/// The end of what may end at any moment.
+/// The end of a job that may end at any moment.
 const ANY_MOMENT: Time = Time(i64::MIN);
 
-/// What a job was given, and when it is planned to end, which may be a time that has passed.
+/// The allocation of a job and its planned end, which may have passed; `None` if the job holds nothing.
 pub(crate) fn until<'a>(
     cluster: &Cluster,
     job: &'a Job,
@@ -41,16 +42,16 @@ pub(crate) fn until<'a>(
     }
 }
 
-/// When a running job is planned to end. What it was suspended is as if it had started later.
+/// The planned end of a running job. Time for which it was suspended counts as if it had started later.
 fn running_until(job: &Job, forecast: &dyn Forecast, now: Time) -> Time {
     let Phase::Running { started, preempted, ends_by, pauses, .. } = &job.phase else { return now };
     let end = forecast.end(job, *started + pauses.seconds, now).min(ends_by.unwrap_or(Time::MAX));
-    // Whoever is suspended then goes on later.
+    // A job that is to be suspended goes on later, so only other victims end early.
     let told = preempted.filter(|preempted| preempted.then.is_some());
     told.map_or(end, |told| told.end_at.min(end))
 }
 
-/// When a suspended job has ended at the latest, if it gets its CPUs back as those end who have them.
+/// The latest end of a suspended job if it gets its CPUs back as the jobs that have them end.
 fn back_until(cluster: &Cluster, job: &Job, suspended: &Suspended) -> Time {
     let by = suspended.ends_by.unwrap_or(Time::MAX);
     let since = suspended.pauses.last.unwrap_or(suspended.started);
@@ -61,7 +62,7 @@ fn back_until(cluster: &Cluster, job: &Job, suspended: &Suspended) -> Time {
         let Some(node) = cluster.node(part.node) else { return unknown };
         let lacking = part.cpus.difference(suspended.back_on(part.node));
         if !lacking.is_subset(&node.used.cpus) {
-            // Kept for somebody who has not started yet.
+            // The CPU is kept for a job that has not started yet.
             return unknown;
         }
         for other in node.jobs.iter().filter(|id| **id != job.id).filter_map(|id| cluster.job(*id)) {
@@ -90,7 +91,7 @@ fn back_until(cluster: &Cluster, job: &Job, suspended: &Suspended) -> Time {
     (back + job.remaining(back).seconds().unwrap_or(ENDLESS)).min(by)
 }
 
-/// What counts for a job on one of its nodes, of which `full` is everything.
+/// The amount that counts for a job on one of its nodes; `full` is the whole node.
 fn amount_on(cluster: &Cluster, job: &Job, alloc: &Alloc, part: &NodeAlloc, full: &[u64]) -> Amount {
     let claims = cluster.jobs().claims().next().is_some();
     let here = cluster.node(part.node).filter(|_| claims);
@@ -101,7 +102,7 @@ fn amount_on(cluster: &Cluster, job: &Job, alloc: &Alloc, part: &NodeAlloc, full
     if !alloc.exclusive {
         return amount_of(part, cpus, full.len());
     }
-    // Beside it there is room for nobody but those who are suspended.
+    // An exclusive job leaves nothing of the node except to suspended jobs.
     let mut rest = Amount::from_slice(full);
     let others = cluster.node(part.node).into_iter().flat_map(|node| &node.jobs);
     for other in others.filter(|other| **other != job.id) {
@@ -113,7 +114,7 @@ fn amount_on(cluster: &Cluster, job: &Job, alloc: &Alloc, part: &NodeAlloc, full
     rest
 }
 
-/// Whether a job is at work, or was until its end was decided.
+/// True if a job runs, or ran when its end was decided.
 pub(crate) fn has_cpus(phase: &Phase) -> bool {
     match phase {
         Phase::Running { .. } => true,
@@ -122,7 +123,7 @@ pub(crate) fn has_cpus(phase: &Phase) -> bool {
     }
 }
 
-/// The CPUs that a job has itself.
+/// The CPUs that a job has at the moment.
 fn own_cpus<'a>(job: &'a Job, part: &'a NodeAlloc) -> &'a IdSet {
     match &job.phase {
         Phase::Suspended(suspended) => suspended.back_on(part.node),
@@ -131,12 +132,12 @@ fn own_cpus<'a>(job: &'a Job, part: &'a NodeAlloc) -> &'a IdSet {
     }
 }
 
-/// How many CPUs of a node count for a job where suspended jobs want some back.
+/// Number of CPUs of a node that count for a job where suspended jobs want some back.
 fn counted(cluster: &Cluster, job: &Job, part: &NodeAlloc, node: &Node) -> u32 {
     let mine = cluster.claim_order(job);
     let mut counted = own_cpus(job, part).clone();
     if mine.is_some() {
-        // What it lacks and others have.
+        // CPUs that the job lacks and others have.
         let lacking = part.cpus.difference(&counted);
         counted.insert_all(&lacking.difference(&lacking.difference(&node.used.cpus)));
     }
@@ -144,14 +145,15 @@ fn counted(cluster: &Cluster, job: &Job, part: &NodeAlloc, node: &Node) -> u32 {
         let Some(order) = cluster.claim_order(other) else { continue };
         let Some(theirs) = other.phase.alloc().and_then(|alloc| alloc.on(node.id)) else { continue };
         let later = theirs.cpus.difference(own_cpus(other, theirs));
-        // Who goes before it in getting CPUs back still gets those after it that it has already.
+        // A job that is earlier in the order of claims still counts CPUs that it has already.
         let after = if Some(order) < mine { own_cpus(job, part) } else { &part.cpus };
         counted.remove_all(&later.difference(&later.difference(after)));
     }
     counted.len()
 }
 
-/// What a started job has of each of its nodes that have not left it yet, and then what it closes to others.
+/// The amounts of a started job on each node that has not released it yet, then the amounts that it closes to
+/// others.
 pub(crate) fn parts<'a>(
     cluster: &'a Cluster,
     inventory: &'a Inventory,
@@ -170,14 +172,14 @@ pub(crate) fn parts<'a>(
     held.chain(closed.into_iter().map(move |node| (node, Amount::from_slice(full(node)))))
 }
 
-/// What is held on one node by a job that is suspended, as an amount, with so many CPUs: it is still there.
+/// The amount that a suspended job holds on one node, with `cpus` CPUs; the job still occupies the leaf.
 pub(crate) fn amount_kept(part: &NodeAlloc, cpus: u32, length: usize) -> Amount {
     let mut amount = amount_of(part, cpus, length);
     amount[CLEAR] = 1;
     amount
 }
 
-/// What is held on one node, as an amount, with so many CPUs.
+/// The amount that a job holds on one node, with `cpus` CPUs.
 pub(crate) fn amount_of(part: &NodeAlloc, cpus: u32, length: usize) -> Amount {
     let mut amount: Amount = smallvec![0; length];
     amount[CPUS] = u64::from(cpus);
@@ -190,7 +192,7 @@ pub(crate) fn amount_of(part: &NodeAlloc, cpus: u32, length: usize) -> Amount {
     amount
 }
 
-/// Nodes of suspended jobs that want CPUs back: what counts there for one job follows from the others.
+/// The nodes of suspended jobs that want CPUs back, where the amount of one job depends on the others.
 pub(crate) fn entangled(cluster: &Cluster) -> impl Iterator<Item = (JobId, NodeId)> + '_ {
     let parts = |job: &Job| job.phase.alloc().cloned().map(|alloc| (job.id, alloc));
     cluster.jobs().claims().filter_map(parts).flat_map(|(job, alloc)| {

@@ -1,9 +1,10 @@
-//! The holes of all nodes on shelves by how much room they have and how long, so that a search for much room never
-//! meets holes with little, nor one for a long time short ones.
+//! The holes of all nodes on shelves by amount and length, so that a search for a large amount never meets
+//! small holes, nor a search for a long time short ones.
 //!
-//! A shelf is told by the CPUs, the memory and the devices of its rooms, by whether the node is idle, and by the length
-//! of its holes, all in steps. What is found on it may still be too small; what would do is never on a shelf that a
-//! search leaves out. Because the holes of a shelf are about equally long, they end in about the order they begin in.
+//! A shelf is defined by the CPUs, memory and devices of its amounts, by whether the node is idle, and by the
+//! length of its holes, each in powers of two. A hole on a matching shelf may still be too small, but no hole
+//! that would do is on a shelf that a search skips. The holes of a shelf are about equally long, so they end
+//! in about the order in which they begin.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -15,10 +16,10 @@ use crate::sched::request::Need;
 use super::holes::{Hole, Holes};
 use super::second::FOR_EVER;
 
-/// What a room has at most, or what a slot takes at least.
+/// The largest values of an amount, or the least values of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Measure {
-    /// Whether the node is idle, and has to be.
+    /// True if the node is idle, or has to be.
     idle: bool,
     cpus: u64,
     memory: u64,
@@ -26,7 +27,7 @@ pub(crate) struct Measure {
 }
 
 impl Measure {
-    /// What one slot takes at least; a node may make more of it.
+    /// The least that one slot takes; a node may need more.
     pub(crate) fn of(need: &Need) -> Self {
         let running = u64::from(need.tasks(1));
         let cpus = (running * u64::from(need.cpus_per_task)).max(u64::from(need.min_cpus));
@@ -50,39 +51,39 @@ impl Measure {
 
 #[derive(Clone, Debug)]
 struct Shelf {
-    /// No room on it has more.
+    /// The largest values of any amount on the shelf.
     most: Measure,
-    /// No hole on it is longer, seconds; [`FOR_EVER`] only where none ends.
+    /// The length of the longest hole on the shelf in seconds; [`FOR_EVER`] only if no hole ends.
     longest: u32,
     holes: Holes,
 }
 
-/// Rooms whose holes stand on the same shelves.
+/// Amounts whose holes are on the same shelves.
 #[derive(Clone, Debug)]
 struct Kind {
     most: Measure,
-    /// By the step of their length; [`NONE`] where there is no shelf yet.
+    /// The shelf of each power of two of the length; [`NONE`] where there is no shelf yet.
     shelves: [u32; LENGTHS],
 }
 
-/// Steps of a length in seconds, the last for what does not end.
+/// Number of lengths in powers of two; the last is for holes that do not end.
 const LENGTHS: usize = 34;
 /// The number of no shelf, or of no kind.
 const NONE: u32 = u32::MAX;
 
-/// All holes.
+/// All holes, by shelf.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HoleIndex {
     shelves: Vec<Shelf>,
     kinds: Vec<Kind>,
-    /// Kinds by what tells them apart.
+    /// The number of each kind, by what distinguishes kinds.
     by_steps: BTreeMap<(bool, u32, u32, u32), u32>,
-    /// By room: its kind, or [`NONE`] where that is not known.
+    /// The kind of each amount, by the amount's number; [`NONE`] if not computed yet.
     of_room: Vec<u32>,
 }
 
 impl HoleIndex {
-    /// Puts holes in order.
+    /// Sorts holes onto shelves.
     pub(crate) fn new(rooms: &Rooms, holes: impl Iterator<Item = Hole>) -> Self {
         let mut shelves = Self::default();
         let mut lists: Vec<Vec<Hole>> = Vec::new();
@@ -97,7 +98,8 @@ impl HoleIndex {
         shelves
     }
 
-    /// The holes of the shelves that may hold so much, shelf by shelf, where the longest last for so many seconds.
+    /// The holes of every shelf that may have the amount and whose longest hole has a length in the range,
+    /// shelf by shelf.
     pub(super) fn holding(
         &self,
         least: Measure,
@@ -107,17 +109,17 @@ impl HoleIndex {
         self.shelves.iter().filter(may).map(|shelf| &shelf.holes)
     }
 
-    /// The holes of these shelves that last for ever, which never share a shelf with others.
+    /// The holes of these shelves that last for ever; such holes never share a shelf with others.
     pub(crate) fn lasting(&self, least: Measure) -> impl Iterator<Item = &Holes> {
         self.holding(least, FOR_EVER..=FOR_EVER)
     }
 
-    /// The holes that are long and wide enough and that end.
+    /// The holes that are long and large enough and that end.
     pub(crate) fn ending(&self, least: Measure, duration: u32) -> impl Iterator<Item = &Holes> {
         self.holding(least, duration..=FOR_EVER - 1)
     }
 
-    /// Adds holes that are in order.
+    /// Adds holes, which are sorted.
     pub(crate) fn insert(&mut self, rooms: &Rooms, holes: &[Hole]) {
         for alike in holes.chunk_by(are_alike) {
             let shelf = self.of(rooms, &alike[0]);
@@ -125,7 +127,7 @@ impl HoleIndex {
         }
     }
 
-    /// Takes out holes that are in order; nothing happens to those that are not there.
+    /// Removes holes, which are sorted; holes that are not there are ignored.
     pub(crate) fn remove(&mut self, rooms: &Rooms, holes: &[Hole]) {
         for alike in holes.chunk_by(are_alike) {
             let shelf = self.of(rooms, &alike[0]);
@@ -133,7 +135,7 @@ impl HoleIndex {
         }
     }
 
-    /// Puts some holes of a node in the place of others. Both lists are by start and end.
+    /// Replaces holes of a node by others. Both lists are sorted by start and end.
     pub(crate) fn exchange<'a>(
         &mut self,
         rooms: &Rooms,
@@ -141,7 +143,7 @@ impl HoleIndex {
         after: &[Hole],
     ) {
         let (mut old, mut new) = (before.peekable(), after.iter().peekable());
-        // Both are in one order, so what differs shows by walking them side by side.
+        // Both lists have one order, so a merge finds the differences.
         while let Some(order) = match (old.peek(), new.peek()) {
             (Some(old), Some(new)) => Some((old.start, old.end).cmp(&(new.start, new.end))),
             (Some(_), None) => Some(Ordering::Less),
@@ -159,7 +161,7 @@ impl HoleIndex {
         }
     }
 
-    /// Says that the room of a hole is another.
+    /// Changes the amount of a hole.
     fn change(&mut self, rooms: &Rooms, hole: &Hole, room: RoomId) {
         let (before, after) = (self.kind(rooms, hole.room), self.kind(rooms, room));
         if before == after {
@@ -177,7 +179,7 @@ impl HoleIndex {
         self.of_kind(kind, hole)
     }
 
-    /// The shelf of a hole whose room is of a kind.
+    /// The shelf of a hole whose amount is of a kind.
     #[inline]
     fn of_kind(&mut self, kind: usize, hole: &Hole) -> usize {
         let length = length_step(hole.length());
@@ -203,7 +205,7 @@ impl HoleIndex {
         let amount = rooms.amount(room);
         let idle = amount[CPUS] == rooms.amount(rooms.full(rooms.class_of(room)))[CPUS];
         let devices = amount[GRES..].iter().fold(0, |sum: u64, count| sum.saturating_add(*count));
-        // Memory is seldom what is scarce: one step in four.
+        // Memory is seldom scarce, so its steps are four times as wide.
         let memory = step(amount[MEMORY]).next_multiple_of(4).min(u64::BITS);
         let steps = (idle, step(amount[CPUS]), memory, step(devices));
         let next = number(self.kinds.len());
@@ -220,17 +222,17 @@ impl HoleIndex {
     }
 }
 
-/// Whether two holes stand on the same shelf for sure.
+/// True if two holes are certainly on the same shelf.
 fn are_alike(one: &Hole, other: &Hole) -> bool {
     one.room == other.room && one.length() == other.length()
 }
 
-/// How many binary digits a number has.
+/// Number of binary digits of a number.
 fn step(number: u64) -> u32 {
     u64::BITS - number.leading_zeros()
 }
 
-/// The largest number of so many digits.
+/// The largest number with this many binary digits.
 fn most_of(step: u32) -> u64 {
     1_u64.checked_shl(step).map_or(u64::MAX, |over| over - 1)
 }

@@ -1,13 +1,13 @@
-//! The holes of all nodes by their start, in chunks and blocks of chunks that say how far their holes reach.
+//! The holes of one shelf by start, in chunks and blocks of chunks with the reach of their holes.
 
 use crate::sched::inventory::amounts::RoomId;
 
 use super::second::Second;
 
-/// Holes in a chunk, and chunks in a block, before it is cut in two.
+/// The largest number of holes in a chunk, and of chunks in a block, before it is split.
 const FULL: usize = 48;
 
-/// A stretch of time over which a node has a room free throughout; `end` is not part of it.
+/// A stretch of time over which a node has an amount free throughout; `end` is exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hole {
     pub(crate) start: Second,
@@ -17,7 +17,7 @@ pub(crate) struct Hole {
 }
 
 impl Hole {
-    /// Seconds.
+    /// The length in seconds.
     #[inline]
     pub(crate) fn length(&self) -> u32 {
         self.end.since(self.start)
@@ -34,10 +34,10 @@ impl Hole {
     }
 }
 
-/// Start, node and end in one number: what holes are sorted by.
+/// Start, node and end in one number, by which holes are sorted.
 pub(super) type Key = u128;
 
-/// How long the longest of some holes is, in seconds, and when the last of them ends.
+/// The length of the longest of several holes in seconds, and the time at which the last of them ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Reach {
     longest: u32,
@@ -55,22 +55,22 @@ impl Reach {
         Self { longest: self.longest.max(other.longest), latest: self.latest.max(other.latest) }
     }
 
-    /// Whether it would be less without something that reaches so far.
+    /// True if this reach could be smaller without a hole of the other reach.
     fn rests_on(&self, other: Self) -> bool {
         self.longest == other.longest || self.latest == other.latest
     }
 
-    /// Whether some hole may last for `duration` seconds and until `until`.
+    /// True if some hole may last for `duration` seconds and until `until`.
     #[inline]
     fn may_hold(&self, duration: u32, until: Second) -> bool {
         self.longest >= duration && self.latest >= until
     }
 }
 
-/// Some neighbours in the list, never none.
+/// Adjacent holes of the list, at least one.
 #[derive(Clone, Debug)]
 struct Chunk {
-    /// No hole of the chunk comes before this one did, and none of the chunk before it after.
+    /// A lower bound on the keys of the chunk, above all keys of the chunk before.
     first: Key,
     reach: Reach,
     holes: Vec<Hole>,
@@ -86,7 +86,7 @@ impl Chunk {
     }
 }
 
-/// Some neighbouring chunks, never none.
+/// Adjacent chunks, at least one.
 #[derive(Clone, Debug)]
 struct Block {
     first: Key,
@@ -102,7 +102,7 @@ impl Block {
         block
     }
 
-    /// Joins a small chunk with the next one, if that is small as well.
+    /// Joins a small chunk with the next one, if that is small, too.
     fn merge(&mut self, at: usize) {
         let Some(next) = self.chunks.get(at + 1) else { return };
         if self.chunks[at].holes.len() + next.holes.len() <= FULL / 2 {
@@ -118,14 +118,14 @@ impl Block {
     }
 }
 
-/// All holes, by start, then node, then end.
+/// Holes, by start, then node, then end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Holes {
     blocks: Vec<Block>,
 }
 
 impl Holes {
-    /// Puts holes in order.
+    /// Sorts holes into chunks.
     pub(crate) fn new(mut holes: Vec<Hole>) -> Self {
         holes.sort_unstable_by_key(Hole::key);
         let mut chunks =
@@ -137,14 +137,14 @@ impl Holes {
         Self { blocks }
     }
 
-    /// The holes in order, chunk by chunk; left out are those that begin at `before` or later, and chunks of which no
-    /// hole lasts for `duration` seconds and until `until`.
+    /// The holes in order, chunk by chunk, that begin before `before`; without chunks of which no hole lasts
+    /// for `duration` seconds and until `until`.
     pub(crate) fn reaching(&self, duration: u32, until: Second, before: Second) -> Reaching<'_> {
         Reaching { blocks: self.blocks.iter(), chunks: [].iter(), duration, until, before }
     }
 
-    /// Adds holes that are in order: those that come next to each other at once, because a booking leaves as many as it
-    /// takes nodes.
+    /// Adds holes, which are sorted. Adjacent ones are added together, because a booking leaves as many holes
+    /// as it takes nodes.
     pub(crate) fn insert(&mut self, holes: &[Hole]) {
         let mut left = holes;
         while let Some(first) = left.first() {
@@ -162,7 +162,8 @@ impl Holes {
         }
     }
 
-    /// How many of some holes come before the next one that there is behind a place, and fit into its chunk: at least one.
+    /// Number of the given holes, at least one, that come before the next hole behind a place and fit into
+    /// its chunk.
     fn fitting(&self, (at, within, place): (usize, usize, usize), holes: &[Hole]) -> usize {
         let chunk = &self.blocks[at].chunks[within];
         let behind = || self.blocks[at].chunks.get(within + 1).map(|next| next.first);
@@ -172,7 +173,7 @@ impl Holes {
         next.map_or(most, |next| holes[..most].partition_point(|hole| hole.key() < next).max(1))
     }
 
-    /// Puts neighbours into their place.
+    /// Inserts adjacent holes at a place.
     fn put(&mut self, (at, within, place): (usize, usize, usize), run: &[Hole]) {
         let first = run[0].key();
         let reach = Reach::of(run);
@@ -201,7 +202,7 @@ impl Holes {
         }
     }
 
-    /// Takes out holes that are in order; nothing happens to those that are not there.
+    /// Removes holes, which are sorted; holes that are not there are ignored.
     pub(crate) fn remove(&mut self, holes: &[Hole]) {
         let mut left = holes;
         while let Some(first) = left.first() {
@@ -210,8 +211,8 @@ impl Holes {
         }
     }
 
-    /// Takes the first of some holes out of a chunk, and those behind it that stand behind it there as well; says how many
-    /// these are.
+    /// Removes the first of the given holes from a chunk, with those that follow in both. Returns their
+    /// number.
     fn cut_out(&mut self, (at, within): (usize, usize), gone: &[Hole]) -> usize {
         let block = &mut self.blocks[at];
         let chunk = &mut block.chunks[within];
@@ -222,7 +223,7 @@ impl Holes {
         chunk.holes.copy_within(place + count.., place);
         chunk.holes.truncate(chunk.holes.len() - count);
         let before = chunk.reach;
-        // Where all last for ever, as on some shelves, one is as good as another.
+        // On a shelf of holes that all last for ever, every hole has the same reach.
         let as_far = chunk.holes.first().is_some_and(|other| other.reach() == before);
         if before.rests_on(reach) && !as_far {
             chunk.measure();
@@ -241,7 +242,7 @@ impl Holes {
         count
     }
 
-    /// Says that the room of a hole is another; nothing happens if it is not there.
+    /// Changes the amount of a hole; does nothing if the hole is not there.
     pub(crate) fn change(&mut self, hole: &Hole, room: RoomId) {
         let Some((at, within)) = self.find(hole) else { return };
         let holes = &mut self.blocks[at].chunks[within].holes;
@@ -250,7 +251,7 @@ impl Holes {
         }
     }
 
-    /// The block a hole belongs in and the chunk within it; `None` where there is none at all.
+    /// The block and chunk that a hole belongs to; `None` if there are no blocks.
     fn find(&self, hole: &Hole) -> Option<(usize, usize)> {
         let key = hole.key();
         let at = self.blocks.partition_point(|block| block.first <= key).saturating_sub(1);
@@ -259,7 +260,7 @@ impl Holes {
     }
 }
 
-/// See [`Holes::reaching`].
+/// The chunks that [`Holes::reaching`] returns.
 #[derive(Debug)]
 pub(crate) struct Reaching<'a> {
     blocks: std::slice::Iter<'a, Block>,
@@ -295,7 +296,7 @@ fn starts(key: Key) -> Second {
     Second(u32::try_from(key >> 64).expect("a start has 32 bits"))
 }
 
-/// A list with room for all that it may come to hold.
+/// A list with capacity for the largest number of items.
 fn roomy<T>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut list = Vec::with_capacity(FULL + 1);
     list.extend(items);
@@ -316,7 +317,7 @@ mod tests {
             let mut holes = Holes::new(Vec::new());
             let mut model = std::collections::BTreeMap::new();
             for (start, length, node, apart, more) in changes {
-                // Now and then many that come at once are more than a chunk holds.
+                // At times more holes come at once than a chunk holds.
                 let count = if more == 5 { 100 } else { more };
                 let hole = |node| Hole { start: Second(start), end: Second(start + length), node, room: RoomId(0) };
                 let all = (0..=count).map(|index| hole(node + index * apart));

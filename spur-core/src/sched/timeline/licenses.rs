@@ -1,17 +1,19 @@
 //! Licenses over time: counts that belong to no node.
 //!
-//! A reservation keeps its licenses for the jobs in it while it is in force. These use what is reserved first, and besides
-//! that what everybody may use; whoever runs in no reservation of a license has only the latter. With `total` of a
-//! license, `reserved` by each reservation in force and `used` by the jobs of each, there is left at a moment
+//! A reservation keeps its licenses for its jobs while it is in force. These jobs use the reserved licenses
+//! first, then those of everybody; a job in no reservation of a license uses only the latter. With `total`
+//! licenses, `reserved` by each reservation in force and `used` by its jobs, the following is left at a
+//! moment:
 //!
 //! ```text
 //! for everybody      open = total - used in none - sum over reservations of max(reserved, used)
 //! in a reservation   open + max(reserved - used, 0)
 //! ```
 //!
-//! so what jobs of a reservation use is never counted twice. A reservation that is always ahead by so many seconds keeps its
-//! licenses from jobs of others from that long after their start on. Whoever is over by then is none of its business, and
-//! so never takes from one who starts later, and has to leave it some, what that one has been promised.
+//! So licenses used by jobs of a reservation are never counted twice. A floating reservation (`TIME_FLOAT`)
+//! keeps its licenses from a job of others from its lead after the job's start on. A job that ends by then is
+//! not affected. So it never takes a license that was promised to a job which starts later and has to leave
+//! some.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -27,34 +29,35 @@ use crate::text::time::Time;
 use super::realm::Realms;
 use super::step_function::StepFunction;
 
-/// What a job wants: names and counts.
+/// The licenses that a job wants: names and counts.
 pub(crate) type WantedLicenses = [(Box<str>, u32)];
 
-/// What jobs want that start at one moment: by realm.
+/// The licenses that jobs want which start at one moment, by realm.
 pub(crate) type Asked<'a> = [(usize, &'a WantedLicenses)];
 
-/// Whether no licenses are wanted, as by most jobs.
+/// True if no licenses are wanted, as by most jobs.
 #[inline]
 fn wants_none(asked: &Asked<'_>) -> bool {
     asked.iter().all(|(_, wanted)| wanted.is_empty())
 }
 
-/// What a request says of licenses.
+/// The licenses in a request.
 pub(crate) fn wanted(spec: &JobSpec) -> &WantedLicenses {
     spec.extra.as_ref().map_or(&[], |extra| &extra.licenses)
 }
 
-/// What there is of one license at a moment.
+/// The state of one license at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Stock {
-    /// What everybody may use; below zero where more is held than there is beside what is reserved.
+    /// Number of licenses that everybody may use; negative if more are held than are left beside reserved
+    /// ones.
     open: i64,
-    /// By owner: what is reserved less what its jobs use, which may be more.
+    /// For each owner, the reserved number less the number that its jobs use; may be negative.
     shares: SmallVec<[i64; 2]>,
 }
 
 impl Stock {
-    /// Somebody takes so many, or gives them back if it is less than none.
+    /// Takes `count` licenses for an owner or for none; a negative count returns them.
     fn take(&mut self, owner: Option<usize>, count: i64) {
         let Some(share) = owner.and_then(|owner| self.shares.get_mut(owner)) else {
             self.open -= count;
@@ -66,12 +69,12 @@ impl Stock {
         self.open -= beyond(*share) - before;
     }
 
-    /// What one owner, or who is none, can take at most.
+    /// The most licenses that an owner, or a job without one, can take.
     fn left(&self, owner: Option<usize>) -> i64 {
         self.open + owner.and_then(|owner| self.shares.get(owner)).map_or(0, |share| (*share).max(0))
     }
 
-    /// Whether all that is demanded at once can be taken where `barred` are kept besides.
+    /// True if everything in the demand can be taken at once while `barred` licenses are kept besides.
     fn covers(&self, Demand { by, .. }: &Demand, barred: i64) -> bool {
         let open = self.open - barred;
         let share = |owner: Option<usize>| self.left(owner) - self.open;
@@ -82,43 +85,42 @@ impl Stock {
     }
 }
 
-/// What is demanded of one license at once.
+/// The demand for one license at one moment.
 #[derive(Default)]
 struct Demand {
-    /// What every owner holds, each named once.
+    /// The number that each owner holds, each owner once.
     by: SmallVec<[(Option<usize>, i64); 1]>,
-    /// What reservations that are always ahead keep from these: whose, from how many seconds after the start on, and how
-    /// many.
+    /// The licenses that floating reservations keep from these jobs.
     ahead: SmallVec<[Ahead; 1]>,
 }
 
-/// What a reservation keeps that is always ahead: its realm, how far in seconds, and how many.
+/// The licenses that a floating reservation keeps: its realm, its lead in seconds, and their number.
 type Ahead = (usize, u64, i64);
 
-/// What is demanded of which license.
+/// The demand for each license.
 type Demands<'a> = SmallVec<[(&'a str, &'a License, Demand); 2]>;
 
-/// What is free of a license over time.
+/// The free number of a license over time.
 #[derive(Clone, Debug)]
 enum FreeOverTime {
-    /// Of one that no reservation has: what everybody may use.
+    /// The free number of a license without reservations.
     Open(StepFunction),
-    /// Of one that reservations have: from which time on; the first step is now.
+    /// The steps of a license with reservations: the time from which each state holds; the first step is now.
     Shared(Vec<(Time, Stock)>),
 }
 
-/// One license: how many are free over time, and how many nobody holds at this moment.
+/// One license: the free number over time, and the state at the current moment.
 #[derive(Clone, Debug)]
 struct License {
     free: FreeOverTime,
     idle: Stock,
-    /// The realms of the reservations that have some.
+    /// The realms of the reservations that keep some of it.
     owners: SmallVec<[usize; 2]>,
-    /// What reservations keep that are always ahead.
+    /// The licenses that floating reservations keep.
     ahead: Vec<Ahead>,
 }
 
-/// What a job that runs holds of a license, from now until its end.
+/// The licenses that a running job holds, from now until its end.
 struct Held {
     realm: usize,
     count: i64,
@@ -129,25 +131,25 @@ struct Held {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Licenses {
     known: BTreeMap<Arc<str>, License>,
-    /// By realm: when its jobs have to be over. Empty where nothing is reserved.
+    /// For each realm, the time by which its jobs must end. Empty if there are no reservations.
     ends: Vec<Time>,
 }
 
-/// A license of which there is too little.
+/// A license of which there are too few.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lack {
     pub(crate) name: Box<str>,
     pub(crate) wanted: i64,
-    /// What is left of it for whoever wants it.
+    /// Number of licenses that are left for the job.
     pub(crate) left: i64,
-    /// Whether that is so only later, before whoever wants it is over.
+    /// True if the license is lacking only later, before the job ends.
     pub(crate) later: bool,
-    /// What is kept for others.
+    /// Number of licenses that are kept for others.
     pub(crate) reserved: i64,
 }
 
 impl Licenses {
-    /// What is left of the configured licenses by jobs that run until the given times.
+    /// The free licenses beside running jobs, which hold theirs until the given times.
     pub(crate) fn new<'a>(
         cluster: &'a Cluster,
         realms: &Realms,
@@ -175,7 +177,7 @@ impl Licenses {
         licenses
     }
 
-    /// Licenses over time where no job runs.
+    /// The free licenses while no job runs.
     pub(crate) fn unused(configured: &[(Arc<str>, u32)], realms: &Realms, now: Time) -> Self {
         let license = |count: &u32| License {
             free: FreeOverTime::Open(StepFunction::new((*count).into())),
@@ -197,7 +199,7 @@ impl Licenses {
         licenses
     }
 
-    /// Whether none are configured.
+    /// True if no licenses are configured.
     pub(crate) fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
@@ -207,7 +209,7 @@ impl Licenses {
         self.change(asked, from, to, (1, starts));
     }
 
-    /// Undoes a reservation.
+    /// Returns licenses that were taken for a reservation.
     pub(crate) fn give_back(&mut self, asked: (usize, &WantedLicenses), from: Time, to: Time) {
         self.change(asked, from, to, (-1, false));
     }
@@ -232,23 +234,23 @@ impl Licenses {
         }
     }
 
-    /// The first time from `from` on at which all that is wanted is free for `seconds`, or until the reservation it is
-    /// wanted in is over; `None` if there is none.
+    /// The first time from `from` on at which all licenses are free for `seconds`, or until the end of the
+    /// reservation that they are wanted in; `None` if there is none.
     pub(crate) fn earliest(&self, asked: &Asked<'_>, from: Time, seconds: u64) -> Option<Time> {
         if wants_none(asked) {
             return Some(from);
         }
         let demands = self.demands(asked, seconds)?;
         let mut at = from;
-        // Each round moves a part of the job on to the end of a step that is too small for it, so there are no more rounds
-        // than steps for each part.
+        // Each round moves one part of the demand to the end of a step that is too small for it. So there are
+        // at most as many rounds as steps for each part.
         'again: loop {
             for (_, license, demand) in &demands {
                 let until = self.over(asked, at + seconds).max(at + 1);
                 for (after, barred) in demand.parts().filter(|(after, _)| at + *after < until) {
                     let from = at + after;
                     if let Some(end) = license.end_of_last_short(demand, barred, (from, until)) {
-                        // Who has to be over by then has no such part any more.
+                        // A job that has to end by then no longer has such a part.
                         let end = if after > 0 { end.min(self.over(asked, Time::MAX)) } else { end };
                         if end.is_never() {
                             return None;
@@ -262,8 +264,8 @@ impl Licenses {
         }
     }
 
-    /// The first license of which too few are held by nobody at this moment, or will be left by reservations before a job
-    /// is over that lasts so many seconds.
+    /// The first license of which too few are free at this moment, or too few are left by reservations before
+    /// a job of `seconds` ends.
     pub(crate) fn lacking(&self, asked: &Asked<'_>, now: Time, seconds: u64) -> Option<Lack> {
         if wants_none(asked) {
             return None;
@@ -291,7 +293,8 @@ impl Licenses {
         })
     }
 
-    /// What is left of a license in a realm throughout a stretch of time; nothing of one that is not known.
+    /// The smallest number of a license that is free in a realm during a stretch of time; 0 for an unknown
+    /// license.
     pub(crate) fn least(&self, realm: usize, name: &str, from: Time, to: Time) -> i64 {
         let Some(license) = self.known.get(name) else { return 0 };
         match &license.free {
@@ -303,7 +306,7 @@ impl Licenses {
         }
     }
 
-    /// What is wanted of each license. `None` if one is not known.
+    /// The demand for each license; `None` if one is unknown.
     fn demands<'a>(&'a self, asked: &Asked<'a>, seconds: u64) -> Option<Demands<'a>> {
         let mut demands = Demands::new();
         for (realm, wanted) in asked {
@@ -329,16 +332,16 @@ impl Licenses {
         Some(demands)
     }
 
-    /// When whoever is to end at a time has to be over.
+    /// The time by which jobs that are to end at `end` must end in their realms.
     fn over(&self, asked: &Asked<'_>, end: Time) -> Time {
         let over = |realm: usize| self.ends.get(realm).map_or(end, |own| end.min(*own));
-        // Of several the last counts.
+        // Of several realms the latest end counts.
         asked.iter().map(|(realm, _)| over(*realm)).max().unwrap_or(end)
     }
 }
 
 impl License {
-    /// Keeps so many for the jobs of a realm while it is in force.
+    /// Keeps `count` licenses for the jobs of a realm while it is in force.
     fn keep(&mut self, realm: usize, count: i64, windows: &[(Time, Time)], now: Time) {
         if matches!(self.free, FreeOverTime::Open(_)) {
             self.free = FreeOverTime::Shared(vec![(now, self.idle.clone())]);
@@ -360,7 +363,8 @@ impl License {
         }
     }
 
-    /// Takes what jobs hold from now on, all at once: one after another they would change every step before their end.
+    /// Takes what jobs hold from now on, all at once: one at a time they would change every step before their
+    /// end.
     fn hold(&mut self, mut held: Vec<Held>, now: Time) {
         let owners = self.owners.clone();
         let owner = |held: &Held| owners.iter().position(|owner| *owner == held.realm);
@@ -377,7 +381,7 @@ impl License {
         times.extend(held.iter().map(|held| held.end).filter(|end| !end.is_never()));
         times.sort_unstable();
         times.dedup();
-        // From the last step to the first more and more jobs hold something.
+        // From the last step to the first, more and more jobs hold licenses.
         let mut all = Vec::with_capacity(times.len());
         let mut taken = vec![0; owners.len() + 1];
         for at in times.into_iter().rev() {
@@ -394,7 +398,8 @@ impl License {
         *steps = all;
     }
 
-    /// When the last step ends of those that touch a stretch of time and have too little where `barred` are kept besides.
+    /// The end of the last step in a stretch of time that has too few licenses while `barred` are kept
+    /// besides.
     fn end_of_last_short(&self, demand: &Demand, barred: i64, (from, until): (Time, Time)) -> Option<Time> {
         match &self.free {
             FreeOverTime::Open(free) => free.end_of_last_below(demand.sum() + barred, from, until),
@@ -407,7 +412,7 @@ impl License {
         }
     }
 
-    /// The steps that touch a stretch of time, of a license that reservations have.
+    /// The steps of a license with reservations that touch a stretch of time.
     fn shared(&self, from: Time, until: Time) -> &[(Time, Stock)] {
         match &self.free {
             FreeOverTime::Open(_) => &[],
@@ -415,12 +420,12 @@ impl License {
         }
     }
 
-    /// The owner that the jobs of a realm use the reserved ones of, if it has any.
+    /// The owner whose reserved licenses the jobs of a realm use, if any.
     fn owner(&self, realm: usize) -> Option<usize> {
         self.owners.iter().position(|owner| *owner == realm)
     }
 
-    /// What reservations that are always ahead keep from a job of a realm that runs so many seconds.
+    /// The licenses that floating reservations keep from a job of a realm that runs for `seconds`.
     fn bars(&self, realm: usize, seconds: u64) -> impl Iterator<Item = Ahead> {
         let bars = move |(own, lead, _): &&Ahead| *own != realm && seconds > *lead;
         self.ahead.iter().filter(bars).copied()
@@ -428,13 +433,13 @@ impl License {
 }
 
 impl Demand {
-    /// What all hold together.
+    /// Number of licenses that all hold together.
     fn sum(&self) -> i64 {
         self.by.iter().map(|(_, count)| count).sum()
     }
 
-    /// From how many seconds after the start on how many are kept besides: none from the start on, and more from each
-    /// reservation on that is always ahead.
+    /// The parts of the demand: seconds after the start, and the number that floating reservations keep from
+    /// then on.
     fn parts(&self) -> impl Iterator<Item = (u64, i64)> {
         let leads = self.ahead.iter().map(|(_, lead, _)| *lead);
         std::iter::once(0).chain(leads).map(|after| {
@@ -443,14 +448,14 @@ impl Demand {
         })
     }
 
-    /// What others have reserved and not in use, with what is barred.
+    /// Number of licenses that others have reserved and do not use, plus the barred ones.
     fn reserved(&self, stock: &Stock, barred: i64) -> i64 {
         let others = stock.shares.iter().enumerate();
         let others = others.filter(|(owner, _)| !self.by.iter().any(|(own, _)| *own == Some(*owner)));
         others.map(|(_, share)| (*share).max(0)).sum::<i64>() + barred
     }
 
-    /// Whether there would be enough if others had reserved nothing.
+    /// True if there would be enough licenses without the reservations of others.
     fn lacks_only_reserved(&self, stock: &Stock, barred: i64) -> bool {
         let open = stock.open + self.reserved(stock, barred);
         Stock { open, ..stock.clone() }.covers(self, barred)
@@ -464,7 +469,7 @@ impl Demand {
     }
 }
 
-/// Changes what there is during a stretch of time.
+/// Changes the state during a stretch of time.
 fn during(steps: &mut Vec<(Time, Stock)>, from: Time, to: Time, change: impl Fn(&mut Stock)) {
     split(steps, from);
     split(steps, to);
@@ -472,7 +477,7 @@ fn during(steps: &mut Vec<(Time, Stock)>, from: Time, to: Time, change: impl Fn(
     steps[first..behind.max(first)].iter_mut().for_each(|(_, stock)| change(stock));
 }
 
-/// The numbers of the steps that touch a stretch of time.
+/// The indices of the steps that touch a stretch of time.
 fn touched(steps: &[(Time, Stock)], from: Time, until: Time) -> Range<usize> {
     let first = steps.partition_point(|(time, _)| *time <= from).saturating_sub(1);
     first..steps.partition_point(|(time, _)| *time < until).max(first)
@@ -499,7 +504,7 @@ mod tests {
 
     const EVER: Time = Time(30);
 
-    /// Licenses `a` as often as said, and reservations from and to a time with so many of them.
+    /// `total` licenses `a`, with reservations given as start, end and number.
     fn licenses(total: u32, reserved: &[(i64, i64, u32)]) -> Licenses {
         let made = reserved.iter().map(|(from, to, count)| Arc::new(licensed(*from, *to, *count)));
         let realms = Realms::new(&made.collect(), Time(0));
@@ -510,7 +515,7 @@ mod tests {
         [(Box::from("a"), count)]
     }
 
-    /// When so many are there for jobs of a realm, from a time on for so many seconds.
+    /// The earliest time from `from` on at which `count` licenses are free for jobs of a realm for `seconds`.
     fn earliest(licenses: &Licenses, realm: usize, count: u32, from: i64, seconds: u64) -> Option<i64> {
         licenses.earliest(&[(realm, &want(count))], Time(from), seconds).map(|at| at.0)
     }
@@ -539,7 +544,7 @@ mod tests {
 
     #[test]
     fn what_is_reserved_is_left_to_the_jobs_of_the_reservation() {
-        // Four, of which two are reserved from 10 to 20.
+        // Four licenses, of which two are reserved from 10 to 20.
         let mut licenses = licenses(4, &[(10, 20, 2)]);
         for (realm, count, seconds, start) in
             [(0, 3, 10, 0), (0, 3, 11, 20), (0, 2, 50, 0), (1, 4, 10, 0), (1, 3, 50, 0)]
@@ -549,7 +554,7 @@ mod tests {
         }
         let lack = Lack { name: "a".into(), wanted: 3, left: 2, later: true, reserved: 2 };
         assert_eq!(licenses.lacking(&[(0, &want(3))], Time(0), 11), Some(lack));
-        // Jobs of the reservation use its own first, and are not counted twice.
+        // Jobs of the reservation use its licenses first, and are not counted twice.
         licenses.take((1, &want(1)), Time(10), Time(20), false);
         assert_eq!(earliest(&licenses, 0, 2, 10, 5), Some(10));
         assert_eq!(earliest(&licenses, 1, 3, 10, 5), Some(10));
@@ -558,13 +563,13 @@ mod tests {
         assert_eq!(earliest(&licenses, 0, 1, 10, 5), Some(10));
         licenses.give_back((1, &want(2)), Time(10), Time(20));
         assert_eq!(earliest(&licenses, 0, 2, 10, 5), Some(10));
-        // Two that start together share what there is for each.
+        // Two jobs that start together share the licenses of each realm.
         let (three, one, two) = (want(3), want(1), want(2));
         assert_eq!(licenses.earliest(&[(1, &three), (0, &one)], Time(10), 5), Some(Time(20)));
         assert_eq!(licenses.earliest(&[(1, &two), (0, &one)], Time(10), 5), Some(Time(10)));
     }
 
-    /// Jobs that run are taken all at once, and leave what they would leave one after another.
+    /// Running jobs that are taken all at once leave what they would leave one after another.
     #[test]
     fn what_is_held_is_what_is_taken_one_by_one() {
         let jobs = [(0, 1, 5), (1, 2, 12), (1, 1, 30), (0, 1, 15), (2, 1, 5), (1, 1, 0)];
@@ -595,7 +600,8 @@ mod tests {
         }
         let lack = Lack { name: "a".into(), wanted: 3, left: 2, later: true, reserved: 2 };
         assert_eq!(licenses.lacking(&[(0, &want(3))], Time(0), 11), Some(lack));
-        // Two are left from 10 on for who is planned then and long, and whoever is over before that counts may have them.
+        // Two licenses are left from 10 on for a long job that is planned then; a job that ends before may
+        // have them all.
         licenses.take((0, &want(2)), Time(0), Time(14), false);
         for (count, seconds, start) in [(2, 10, 0), (3, 10, 14), (2, 11, 4), (1, 11, 4)] {
             assert_eq!(earliest(&licenses, 0, count, 0, seconds), Some(start), "{count} for {seconds}");
@@ -603,7 +609,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is left at every moment is what the formula says, however things were taken and given back.
+        /// The free number at every moment follows the formula, whatever was taken and returned.
         #[test]
         fn what_is_left_is_what_nobody_uses_or_keeps(
             total in 0_u32..9,
@@ -628,7 +634,7 @@ mod tests {
                 let used = |of: usize| -> i64 {
                     let here = jobs.iter().filter(|(realm, from, lasts, _, stays)| {
                         let (from, to) = span(*from, *lasts);
-                        // A realm that there is not is everybody's.
+                        // A realm that does not exist counts as the open one.
                         let realm = if *realm > reserved.len() { 0 } else { *realm };
                         realm == of && *stays && from.0 <= at && at < to.0
                     });

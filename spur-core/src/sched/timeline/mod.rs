@@ -1,16 +1,16 @@
-//! The future of every node as far as it is known: what is free when.
+//! The planned future of every node: the amounts that are free, and when.
 //!
-//! A node's future is a list of *steps*: from that time on, this room. From the steps follow its *holes*: every longest
-//! stretch of time over which some room is free throughout. A job that needs a node for a while fits if one hole has the
-//! length and the room, and then nothing else has to be looked at. All holes of all nodes stand on a few shelves by their
-//! room, and there by their start, so that "the earliest time at which some domain can hold this" is one sweep over them
-//! with a counter for each domain; see [`sweep`].
+//! The future of a node is a list of *steps*: from a given time on, this amount is free. The *holes* of the
+//! node follow from its steps: every longest stretch of time over which some amount is free throughout. A job
+//! fits the node for a time if and only if one hole has the length and the amount. The holes of all nodes are
+//! on shelves by amount, sorted by start, so one sweep with a counter for each domain finds the earliest time
+//! at which some domain can hold a job; see [`sweep`].
 //!
-//! Where reservations of nodes and time say what a node shows for a while, that is shown over the steps: holes are those
-//! of what is shown, bookings change what is below.
+//! Where reservations of nodes decide what a node shows for a while, a screen covers its steps: holes follow
+//! from what is shown, bookings change the steps below.
 //!
-//! Promises: nothing is ever booked twice, because a booking takes its amounts out of the steps; what was asked for
-//! once and not found before some time is not found before it later in the same pass, because room only shrinks.
+//! No amount is booked twice, because a booking takes it out of the steps. Amounts only shrink within a pass.
+//! So a request that finds no start before some time finds none before that time later in the same pass.
 
 pub(super) mod free_for_ever;
 pub(super) mod free_now;
@@ -45,66 +45,68 @@ use stretches::{Free, all, is_near, nested};
 /// A stretch of time, from one moment until another.
 pub(super) type Stretch = (Second, Second);
 
-/// From this moment on a node has this room, until its next step.
+/// The amount that a node has from a moment on, until its next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FreeStep {
     from: Second,
     room: RoomId,
 }
 
-/// By time; those of most nodes lie where the node does.
+/// Steps by time; most nodes have so few that they are stored inline.
 type Steps = SmallVec<[FreeStep; 10]>;
 
-/// What is free when, on every node.
+/// The free amounts of every node over time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timeline {
     begin: Time,
     nodes: Vec<Future>,
-    /// By node: what is shown over its steps. Empty where there are no reservations.
+    /// For each node, the screens over its steps. Empty if there are no reservations.
     screens: Vec<Vec<Screen>>,
-    /// The holes of all nodes; none before the first search for some.
+    /// The holes of all nodes; `None` before the first search.
     shelves: Option<HoleIndex>,
-    /// Nodes whose holes may not be those of their steps, and others.
+    /// Nodes whose holes may be out of date; may include others.
     stale: Vec<u32>,
     shortest: u32,
-    /// Nodes that have a hole from the beginning on that ends: something is planned there.
+    /// Nodes with a hole that begins now and ends, because something is planned there.
     limited: FixedBitSet,
-    /// By node: what it has from the beginning on for ever.
+    /// For each node, the amount that it has from now on for ever.
     standing: Vec<Option<RoomId>>,
-    /// Nodes that were changed, one after another, and where each stands there last.
+    /// The nodes that were changed, in order of change, and the index of each node's last change.
     changed: Vec<u32>,
     last_change: Vec<usize>,
-    /// How many of the changes gave something back.
+    /// Number of changes that gave something back.
     returns: usize,
-    /// Holes that were cut in two, and what is left before and behind the cut; the shelves have yet to be told.
+    /// Holes that were cut in two, and the parts before and behind the cut, which the shelves do not have
+    /// yet.
     gone: Vec<Hole>,
     before: Vec<Hole>,
     behind: Vec<Hole>,
     scratch: Scratch,
 }
 
-/// What is free when on one node.
+/// The future of one node.
 #[derive(Clone, Debug, Default)]
 struct Future {
     steps: Steps,
     /// The holes of the node, by start and end.
     holes: SmallVec<[Hole; 3]>,
-    /// Whether rooms met of which neither contained the other; mostly such rooms meet again.
+    /// True if two adjacent amounts were found of which neither contains the other; such amounts mostly meet
+    /// again.
     mixed: bool,
-    /// Where the holes may not be those of the steps.
+    /// The stretch of time in which the holes are out of date.
     stale: Option<Stale>,
 }
 
-/// A change of steps that the holes do not show yet.
+/// A change of steps that the holes do not include yet.
 #[derive(Clone, Copy, Debug)]
 struct Stale {
-    /// Holes that are not near this stretch of time are as they were.
+    /// Holes that are not near this stretch of time are up to date.
     near: Stretch,
-    /// Whether all that was changed is that nothing is left in the stretch.
+    /// True if the only change is that nothing is left in the stretch.
     is_cut: bool,
 }
 
-/// Lists that are used over and over.
+/// Reused lists.
 #[derive(Clone, Debug, Default)]
 struct Scratch {
     stretches: Vec<Free>,
@@ -113,8 +115,8 @@ struct Scratch {
 }
 
 impl Timeline {
-    /// A timeline from `begin` on, of `nodes` nodes that have nothing free yet. Holes shorter than `shortest` seconds are
-    /// of no use to anybody and left out.
+    /// A timeline from `begin` on for `nodes` nodes that have nothing free yet. Holes shorter than `shortest`
+    /// seconds are left out, because no job can use them.
     pub(super) fn new(begin: Time, nodes: usize, shortest: u64) -> Self {
         Self {
             begin,
@@ -127,7 +129,7 @@ impl Timeline {
         }
     }
 
-    /// Says what a node will have: a room from each time on, by time, the first one from the beginning. Once for every
+    /// Sets the amounts that a node has, by time, the first from the beginning. Call this once for every
     /// node, before anything is booked.
     pub(super) fn set(&mut self, rooms: &mut Rooms, node: usize, steps: &[(Time, RoomId)]) {
         let begin = self.begin;
@@ -136,7 +138,7 @@ impl Timeline {
         self.put_off(rooms, node, Stale { near: ALWAYS, is_cut: false });
     }
 
-    /// Says what a node shows over its steps. For every node before [`Timeline::set`].
+    /// Sets the screens over the steps of a node. Call this before [`Timeline::set`] of any node.
     pub(super) fn show(&mut self, node: usize, screens: Vec<Screen>) {
         if !screens.is_empty() {
             self.screens.resize(self.nodes.len(), Vec::new());
@@ -144,7 +146,7 @@ impl Timeline {
         }
     }
 
-    /// The steps of a node as they are seen.
+    /// The steps of a node behind its screens.
     #[inline]
     fn seen(&self, rooms: &mut Rooms, node: usize) -> Cow<'_, [FreeStep]> {
         match self.screens_of(node) {
@@ -153,23 +155,23 @@ impl Timeline {
         }
     }
 
-    /// When a time is on this timeline.
+    /// Converts a time to this timeline.
     pub(super) fn second(&self, time: Time) -> Second {
         Second::of(time, self.begin)
     }
 
-    /// When a stretch of time is on this timeline.
+    /// Converts a stretch of time to this timeline.
     pub(super) fn stretch(&self, from: Time, to: Time) -> Stretch {
         (self.second(from), self.second(to))
     }
 
-    /// What a node shows over its steps.
+    /// The screens over the steps of a node.
     #[inline]
     fn screens_of(&self, node: usize) -> &[Screen] {
         self.screens.get(node).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether a node shows nothing at some time from `from` to `to`.
+    /// True if a node shows nothing at some time from `from` to `to`.
     fn hides(&self, node: usize, from: Time, to: Time) -> bool {
         self.screens_of(node).iter().any(|screen| screen.hides(from, to))
     }
@@ -179,8 +181,8 @@ impl Timeline {
         (0..self.screens.len()).filter(|node| self.hides(*node, from, to)).collect()
     }
 
-    /// Makes the holes those of the steps. To be called before [`Timeline::holes`], or [`Timeline::holes_on`] of a node that
-    /// is not [limited](Timeline::limited), where anything was booked since.
+    /// Updates all holes. Call this after bookings and before [`Timeline::holes`], or before
+    /// [`Timeline::holes_on`] of a node that is not [limited](Timeline::limited).
     #[inline]
     pub(super) fn settle(&mut self, rooms: &mut Rooms) {
         if !self.stale.is_empty() || self.shelves.is_none() {
@@ -205,7 +207,7 @@ impl Timeline {
         }
     }
 
-    /// The holes of all nodes, shelf by shelf.
+    /// The holes of all nodes, by shelf.
     pub(super) fn holes(&self) -> &HoleIndex {
         self.shelves.as_ref().expect("holes are settled before they are searched")
     }
@@ -215,56 +217,57 @@ impl Timeline {
         &self.nodes[node as usize].holes
     }
 
-    /// Nodes on which something is planned, so that what they have now they have only for so long.
+    /// Nodes with planned use, which have their current amount only for a limited time.
     pub(super) fn limited(&self) -> impl Iterator<Item = u32> + '_ {
         self.limited.ones().map(|node| u32::try_from(node).expect("nodes are numbered in u32"))
     }
 
-    /// Whether there are no more such nodes than that.
+    /// True if there are at most `most` such nodes.
     pub(super) fn limits_few(&self, most: usize) -> bool {
         self.limited.ones().take(most + 1).count() <= most
     }
 
-    /// The moments at which some node has or shows something else than before, in no order.
+    /// The moments at which the amount or the screen of some node changes, unordered.
     pub(super) fn steps(&self) -> impl Iterator<Item = Time> + '_ {
         let screens = self.screens.iter().flatten().flat_map(|screen| [screen.from, screen.to]);
         self.nodes.iter().flat_map(|node| &node.steps).map(|step| step.from.time(self.begin)).chain(screens)
     }
 
-    /// By node: what it has from the beginning on for ever, if that is anything.
+    /// For each node, the amount that it has from the beginning on for ever; `None` if it has none.
     pub(super) fn standing(&self) -> &[Option<RoomId>] {
         &self.standing
     }
 
-    /// How many changes there were: bookings and returns, node by node.
+    /// Number of changes so far: bookings and returns, node by node.
     pub(super) fn changes(&self) -> usize {
         self.changed.len()
     }
 
-    /// How many of the changes gave something back; as long as that is the same, room has only shrunk.
+    /// Number of changes that gave something back; while the number stays the same, amounts only shrink.
     pub(super) fn returns(&self) -> usize {
         self.returns
     }
 
-    /// The nodes that were changed after the first so many changes, each once.
+    /// The nodes that were changed after the first `changes` changes, each once.
     pub(super) fn changed_since(&self, changes: usize) -> impl Iterator<Item = u32> + '_ {
         let changed = self.changes_since(changes).iter().copied().zip(changes..);
         changed.filter(|(node, at)| self.last_change[*node as usize] == *at).map(|(node, _)| node)
     }
 
-    /// The nodes that were changed after the first so many changes, each as often as it was changed.
+    /// The nodes that were changed after the first `changes` changes, each once per change.
     pub(super) fn changes_since(&self, changes: usize) -> &[u32] {
         self.changed.get(changes..).unwrap_or_default()
     }
 
-    /// Notes what a node has from the beginning on for ever, and whether it has more there that ends.
+    /// Updates the amount that a node has from the beginning on for ever, and whether it has more for a
+    /// limited time.
     fn find_limits(&mut self, node: usize) {
         let now = || self.nodes[node].holes.iter().take_while(|hole| hole.start == Second::BEGIN);
         self.limited.set(node, now().any(|hole| !hole.end.is_never()));
         self.standing[node] = now().filter(|hole| hole.end.is_never()).last().map(|hole| hole.room);
     }
 
-    /// What a node has throughout a stretch of time.
+    /// The amount that a node has throughout a stretch of time; `None` if the node has no steps then.
     pub(super) fn room(&self, rooms: &mut Rooms, node: NodeId, (from, to): Stretch) -> Option<RoomId> {
         let steps = self.seen(rooms, node.index());
         let first = steps.iter().rposition(|step| step.from <= from)?;
@@ -275,8 +278,8 @@ impl Timeline {
         Some(room)
     }
 
-    /// Whether a node that is in service has exactly `room` throughout a stretch of time. One that is out of service
-    /// has no steps, and nothing is planned there that could be in the way.
+    /// True if a node in service has exactly `room` throughout a stretch of time. A node out of service has
+    /// no steps, and nothing is planned there, so the answer is true, too.
     pub(super) fn is_throughout(&self, node: u32, from: Time, to: Time, room: RoomId) -> bool {
         if self.hides(node as usize, from, to) {
             return false;
@@ -287,7 +290,7 @@ impl Timeline {
         steps.iter().skip(first).take_while(|step| step.from < to).all(|step| step.room == room)
     }
 
-    /// Books what is taken of nodes for a stretch of time; nodes that were never spoken of here are left out.
+    /// Books amounts of nodes for a stretch of time; unknown nodes are ignored.
     pub(super) fn take<'a>(
         &mut self,
         rooms: &mut Rooms,
@@ -295,7 +298,7 @@ impl Timeline {
         taken: impl Iterator<Item = (NodeId, &'a [u64])>,
     ) {
         let known = self.nodes.len();
-        // Nodes that are taken together are often alike.
+        // Nodes that are booked together often have equal amounts.
         let mut last: Option<(RoomId, &[u64], RoomId)> = None;
         let mut minus = |rooms: &mut Rooms, room: RoomId, taken: &'a [u64]| match last {
             Some((like, same, left)) if like == room && std::ptr::eq(same, taken) => left,
@@ -311,9 +314,9 @@ impl Timeline {
         self.shelve(rooms);
     }
 
-    /// Tells the shelves of the holes that were cut, none of which is part of another, and of what is left; what is left
-    /// behind is in order. They mostly stand next to each other: those that begin together where nodes were booked
-    /// together before, those behind because they begin when the booking ends.
+    /// Updates the shelves with the holes that were cut and their remaining parts. Holes are mostly adjacent:
+    /// those that begin together were booked together before, and the parts behind begin at the end of the
+    /// booking.
     fn shelve(&mut self, rooms: &Rooms) {
         if let Some(shelves) = &mut self.shelves {
             self.gone.sort_unstable_by_key(Hole::key);
@@ -342,8 +345,8 @@ impl Timeline {
         }
     }
 
-    /// Notes a change. Where it is one of the beginning, and what the node has there is plain without its holes, these stay
-    /// as they are until they are asked for: where jobs are only started, nobody ever asks.
+    /// Notes a change. A change at the beginning can wait if the node's amount there is clear without its
+    /// holes: where jobs are only started, the holes are never used.
     fn put_off(&mut self, rooms: &mut Rooms, node: usize, stale: Stale) {
         if stale.near.0 > Second::BEGIN && self.nodes[node].stale.is_none() {
             return self.settle_node(rooms, node, stale);
@@ -358,20 +361,20 @@ impl Timeline {
         self.standing[node] = Some(room).filter(|room| rooms.usable(*room));
     }
 
-    /// Makes the holes of one node those of its steps.
+    /// Updates the holes of one node from its steps.
     fn settle_node(&mut self, rooms: &mut Rooms, node: usize, stale: Stale) {
         let begins = |holes: &[Hole]| holes.first().is_some_and(|hole| hole.start == Second::BEGIN);
         let may_limit = stale.near.0 == Second::BEGIN || begins(&self.nodes[node].holes);
         if !(stale.is_cut && self.cut(node, stale.near)) {
             self.renew(rooms, node, stale.near);
         }
-        // What is booked for later says nothing of a beginning at which there is nothing.
+        // A later booking does not affect the beginning if nothing begins there.
         if may_limit {
             self.find_limits(node);
         }
     }
 
-    /// Changes the steps of a node from one moment to another; says whether anything is left in them.
+    /// Changes the steps of a node in a stretch of time. Returns whether anything is left in it.
     fn change(
         &mut self,
         rooms: &mut Rooms,
@@ -391,7 +394,7 @@ impl Timeline {
             step.room = change(rooms, step.room);
             leaves |= rooms.usable(step.room);
         }
-        // Only these, and the one behind them, may now be as the ones before.
+        // Only these steps, and the one behind them, may equal the step before.
         for at in (first.max(1)..=last).rev() {
             if steps.get(at).is_some_and(|step| step.room == steps[at - 1].room) {
                 steps.remove(at);
@@ -400,8 +403,9 @@ impl Timeline {
         leaves
     }
 
-    /// Cuts a stretch of time of which nothing is left out of the only hole that is near; says whether that is so. What
-    /// is left before and after it is as large as it can be: whatever had more room there would be near as well.
+    /// Cuts a stretch in which nothing is left out of the only hole near it. Returns whether that was
+    /// possible. The remaining parts are as long as possible, because any larger amount there would belong to
+    /// a hole near the stretch.
     fn cut(&mut self, node: usize, (from, to): Stretch) -> bool {
         let is_screened = !self.screens_of(node).is_empty();
         let holes = &mut self.nodes[node].holes;
@@ -413,7 +417,7 @@ impl Timeline {
         let after = Some(Hole { start: to.max(hole.start), ..hole }).filter(lasts);
         holes.remove(at);
         if let Some(after) = after {
-            // Holes that are over when the stretch begins may have begun after this one.
+            // Holes that end before the stretch begins may begin after this one.
             let next = at + holes[at..].iter().take_while(|hole| hole.start < to).count();
             holes.insert(next, after);
         }
@@ -428,8 +432,7 @@ impl Timeline {
         true
     }
 
-    /// Finds the holes of a node near a stretch of time again, and puts those that are new on the shelves in the place of
-    /// those that are gone.
+    /// Recomputes the holes of a node near a stretch of time, and updates the shelves.
     fn renew(&mut self, rooms: &mut Rooms, node: usize, near: Stretch) {
         self.find_holes(rooms, node, near);
         let is_near = |hole: &Hole| is_near(near, hole.start, hole.end);
@@ -442,7 +445,7 @@ impl Timeline {
         before.sort_unstable_by_key(|hole| (hole.start, hole.end));
     }
 
-    /// Works out the holes of a node that are near a stretch of time, by start and end, into the scratch list.
+    /// Computes the holes of a node near a stretch of time, by start and end, into the scratch list.
     fn find_holes(&mut self, rooms: &mut Rooms, node: usize, near: Stretch) {
         let mut scratch = std::mem::take(&mut self.scratch);
         let Scratch { stretches, open, holes } = &mut scratch;
@@ -467,24 +470,24 @@ impl Timeline {
 }
 
 impl Stale {
-    /// This change and another.
+    /// Combines this change with another.
     fn and(self, other: Self) -> Self {
         let ((from, to), (start, end)) = (self.near, other.near);
         Self { near: (from.min(start), to.max(end)), is_cut: false }
     }
 }
 
-/// The room of the first step, if no later one has less of anything: then it is there for ever, and nothing else is there
-/// from the beginning on.
+/// The amount of the first step if no later step has less of anything; then the amount is free for ever, and
+/// is the only one that begins now.
 fn throughout(rooms: &Rooms, steps: &[FreeStep]) -> Option<RoomId> {
     let (first, later) = steps.split_first()?;
     later.iter().all(|step| rooms.within(first.room, step.room)).then_some(first.room)
 }
 
-/// All of a timeline.
+/// The whole timeline.
 const ALWAYS: Stretch = (Second::BEGIN, Second::NEVER);
 
-/// What is seen of steps behind screens.
+/// The steps behind the screens.
 #[cold]
 fn behind(rooms: &mut Rooms, steps: &[FreeStep], screens: &[Screen], begin: Time) -> Vec<FreeStep> {
     let mut seen = Steps::from_slice(steps);
@@ -505,8 +508,8 @@ fn behind(rooms: &mut Rooms, steps: &[FreeStep], screens: &[Screen], begin: Time
     seen.into_vec()
 }
 
-/// Makes a step begin at `at`, before which there are `next` steps, if the node's future is known then and none does;
-/// says whether it was made.
+/// Makes a step begin at `at`, given the number of steps before it, unless one begins there or the node has
+/// no earlier step. Returns whether a step was added.
 #[inline]
 fn open_step(steps: &mut Steps, next: usize, at: Second) -> bool {
     let begins = steps.get(next).is_some_and(|step| step.from == at);
@@ -552,9 +555,9 @@ mod tests {
             }
             let mut late = early.clone();
             for (node, from, lasts, taken, kind) in bookings {
-                // Half of them begin at once, as those of jobs that start do.
+                // Half of the bookings begin at once, as those of starting jobs do.
                 let from = Time(100) + if kind % 2 == 0 { 0 } else { from };
-                // Some are of several nodes, the last one twice now and then.
+                // Some bookings are of several nodes, at times with the last node twice.
                 let nodes = [node, (node + 1).min(2), (node + 2).min(2)];
                 let taken: &[u64] = if kind == 5 { &[0; 3] } else { &taken };
                 let all = nodes[..1 + kind as usize % 3].iter().map(|node| (NodeId(*node), taken));

@@ -1,4 +1,4 @@
-//! Needs by number, and how many slots rooms have for each, worked out once.
+//! Needs by number, and the slots that every amount has for each, computed once.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use crate::sched::request::Need;
 use crate::sched::request::eligible_nodes::UNKNOWN;
 use crate::sched::timeline::start_bounds::Smaller;
 
-/// Needs: equal ones have one number.
+/// The numbers of needs; equal needs have one number.
 #[derive(Debug, Default)]
 pub(crate) struct Needs {
     numbers: BTreeMap<Need, usize>,
-    /// The needs by their numbers.
+    /// The needs by number.
     all: Vec<Need>,
     known: Vec<KnownSlots>,
     smaller: Smaller,
@@ -33,38 +33,38 @@ impl Needs {
         number
     }
 
-    /// The number of needs.
+    /// Number of needs.
     pub(crate) fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// Which needs are no larger than which.
+    /// The needs that are no larger than each need.
     pub(crate) fn smaller(&self) -> &Smaller {
         &self.smaller
     }
 
-    /// What is known of a need, by its number.
+    /// The known slots of a need, by its number.
     pub(crate) fn known(&mut self, number: usize) -> &mut KnownSlots {
         &mut self.known[number]
     }
 
-    /// Forgets what was found about rooms: their numbers mean something else now.
+    /// Forgets all slots, because the numbers of amounts have changed.
     pub(crate) fn forget_rooms(&mut self) {
         self.known.fill_with(KnownSlots::default);
     }
 }
 
-/// What is known of one need.
+/// The slots that amounts have for one need.
 #[derive(Debug, Default)]
 pub(crate) struct KnownSlots {
-    /// By room. It is looked up for every hole that a search meets, so that it has to be small.
+    /// The slots of each amount, by number. Every hole of a search looks an entry up, so entries are small.
     slots: Vec<u16>,
-    /// By class of nodes: what a slot takes, see [`Need::floor`].
+    /// The least that a slot takes on each class of nodes; see [`Need::floor`].
     floors: Vec<Option<Floor>>,
 }
 
 impl KnownSlots {
-    /// How many slots a room has; `need` is always the same.
+    /// The slots of an amount; `need` must always be the same.
     #[inline]
     pub(crate) fn slots(&mut self, rooms: &Rooms, need: &Need, room: RoomId) -> u32 {
         match self.slots.get(room.index()) {
@@ -73,12 +73,13 @@ impl KnownSlots {
         }
     }
 
-    /// The slots of every room, as far as they are known; [`UNKNOWN`] for others, and where they are very many.
+    /// The slots of every amount as far as they are known; [`UNKNOWN`] for others, and for very large
+    /// numbers.
     pub(crate) fn by_room(&self) -> &[u16] {
         &self.slots
     }
 
-    /// Works out what all rooms have that there are by now, where that is easy.
+    /// Computes the slots of all current amounts where a floor exists.
     pub(crate) fn learn(&mut self, rooms: &Rooms, need: &Need) {
         self.learn_classes(rooms, need);
         let Self { slots, floors } = self;
@@ -90,7 +91,7 @@ impl KnownSlots {
         }
     }
 
-    /// Works out how many slots a room has.
+    /// Computes the slots of an amount.
     #[cold]
     fn find(&mut self, rooms: &Rooms, need: &Need, room: RoomId) -> u32 {
         let (class, amount) = (rooms.class_of(room), rooms.amount(room));
@@ -113,12 +114,12 @@ impl KnownSlots {
     }
 }
 
-/// A number of slots as it is kept.
+/// A number of slots as 16 bits.
 fn cut(slots: u32) -> u16 {
     u16::try_from(slots).unwrap_or(UNKNOWN)
 }
 
-/// What a slot takes: where an amount has it, and how much of it.
+/// The amounts that a slot takes: the index in an amount, and how much of it.
 #[derive(Debug)]
 struct Floor(SmallVec<[(usize, u64); 4]>);
 
@@ -127,10 +128,10 @@ impl Floor {
         Self(taken.iter().copied().enumerate().filter(|(_, least)| *least > 0).collect())
     }
 
-    /// How many times an amount holds this; nothing is not held at all.
+    /// Number of times that an amount contains the floor; 0 for an empty floor.
     #[inline]
     fn times(&self, amount: &[u64]) -> u32 {
-        // Most rooms have too little of something.
+        // Most amounts have too little of something.
         if self.0.is_empty() || self.0.iter().any(|(at, least)| amount[*at] < *least) {
             return 0;
         }
@@ -139,7 +140,7 @@ impl Floor {
     }
 }
 
-/// What is known of one need, and what is not known yet is worked out from.
+/// The known slots of one need, and everything that computes unknown ones.
 pub(crate) struct Seen<'a> {
     pub(crate) known: &'a mut KnownSlots,
     pub(crate) rooms: &'a Rooms,
@@ -147,7 +148,7 @@ pub(crate) struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// The slots that a room has for the need.
+    /// The slots that an amount has for the need.
     #[inline]
     pub(crate) fn slots(&mut self, room: RoomId) -> u32 {
         self.known.slots(self.rooms, self.need, room)

@@ -1,14 +1,13 @@
-//! Reservations of nodes and time as a pass sees them. A job plans in a *realm*: the open one, which is everybody's, or
-//! that of a reservation.
+//! Reservations of nodes and time in a pass. A job is planned in a *realm*: the open one, or the one of a
+//! reservation.
 //!
-//! In the open realm a node is shut while any reservation that has it is in force. In the realm of a reservation there
-//! are only its nodes and its window: before it everything is shut, and what comes after it does not matter, because its
-//! jobs end with it. Where a reservation lets its jobs use other nodes (`ANY_NODES`), all nodes are in its realm; where it
-//! lets them go beyond its window as well (`FLEX`), its realm is the open one with its own nodes besides. What others
-//! shut there is shut there, too.
+//! In the open realm a node is shut while any reservation that has it is in force. The realm of a reservation
+//! has only its nodes and its window: before the window everything is shut, and later times do not matter,
+//! because its jobs end with it. With `ANY_NODES` all nodes are in the realm. With `FLEX` the realm is the
+//! open one plus the reservation's own nodes. Nodes that other reservations shut are shut there, too.
 //!
-//! Promises: whatever fits in a realm may run there by every reservation; where there are no reservations there is one
-//! realm, and nothing is shut.
+//! A job that fits in a realm may run there under every reservation. Without reservations there is one realm,
+//! and nothing is shut.
 
 use std::sync::Arc;
 
@@ -22,17 +21,17 @@ use crate::text::time::Time;
 /// The realm of jobs that run in no reservation.
 pub(crate) const OPEN: usize = 0;
 
-/// What a node shows in a realm for a while, whatever jobs leave of it.
+/// The amount that a node shows in a realm for a while, instead of what jobs leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Screen {
     pub(crate) from: Time,
     pub(crate) to: Time,
-    /// Everything, or else nothing.
+    /// True if the whole node is shown, false if nothing is.
     pub(crate) shows_all: bool,
 }
 
 impl Screen {
-    /// Whether it shows nothing at some time from `from` to `to`.
+    /// True if the screen shows nothing at some time from `from` to `to`.
     pub(super) fn hides(&self, from: Time, to: Time) -> bool {
         !self.shows_all && self.from < to && from < self.to
     }
@@ -42,7 +41,7 @@ impl Screen {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Realms {
     reservations: Arc<[Arc<Reservation>]>,
-    /// By reservation: when it is in force.
+    /// For each reservation, the windows in which it is in force.
     windows: Vec<Vec<(Time, Time)>>,
 }
 
@@ -53,39 +52,40 @@ impl Realms {
         Self { reservations: Arc::clone(reservations), windows }
     }
 
-    /// How many there are, with the one in which nothing is shut: there jobs are only compared with how it would be.
+    /// Number of realms, including the one in which nothing is shut, which serves only comparisons.
     pub(crate) fn count(&self) -> usize {
         if self.is_single() { 1 } else { self.reservations.len() + 2 }
     }
 
-    /// Until when it is known what is reserved: of what comes again and again only so many windows are planned with.
+    /// The time until which reservations are known: of a repeated reservation only a limited number of
+    /// windows is planned.
     pub(crate) fn known_until(&self) -> Time {
         let again =
             self.reservations.iter().zip(&self.windows).filter(|(reservation, _)| reservation.repeats());
         again.filter_map(|(_, windows)| windows.last()).map(|(_, end)| *end).min().unwrap_or(Time::MAX)
     }
 
-    /// Whether there is only the open one.
+    /// True if the open realm is the only one.
     pub(crate) fn is_single(&self) -> bool {
         self.reservations.is_empty()
     }
 
-    /// The one in which nothing is shut.
+    /// The realm in which nothing is shut.
     pub(crate) fn unshut(&self) -> usize {
         self.count() - 1
     }
 
-    /// The reservation that a realm is that of.
+    /// The reservation of a realm; `None` for the open realm and the one in which nothing is shut.
     pub(crate) fn reservation(&self, realm: usize) -> Option<&Arc<Reservation>> {
         realm.checked_sub(1).and_then(|index| self.reservations.get(index))
     }
 
-    /// The realm of the reservation of that name.
+    /// The realm of the reservation with a name; `None` if there is no such reservation.
     pub(crate) fn named(&self, name: &str) -> Option<usize> {
         self.reservations.iter().position(|reservation| *reservation.name == *name).map(|index| index + 1)
     }
 
-    /// The realms in which a job may be planned, those it would rather be in first.
+    /// The realms in which a job may be planned, in order of preference.
     pub(crate) fn of_job(&self, spec: &JobSpec) -> SmallVec<[usize; 2]> {
         let admits = |reservation: &Reservation| reservation.admits(&spec.owner, spec.account.as_deref());
         let mut names = spec.reservations().peekable();
@@ -98,45 +98,45 @@ impl Realms {
         magnetic.map(|(index, _)| index + 1).chain([OPEN]).collect()
     }
 
-    /// The realm of a start in the reservation of that name, or in none: the open one also where there is none of that
-    /// name any more.
+    /// The realm of a start in the named reservation, or in none; the open realm if the reservation is gone.
     pub(crate) fn within(&self, name: Option<&str>) -> usize {
         name.and_then(|name| self.named(name)).unwrap_or(OPEN)
     }
 
-    /// The reservation whose nodes are all there is in a realm.
+    /// The reservation to whose nodes a realm is confined, if any.
     pub(crate) fn bounds(&self, realm: usize) -> Option<&Arc<Reservation>> {
         self.reservation(realm).filter(|own| own.binds_to_nodes())
     }
 
-    /// The reservation whose window is all the time there is in a realm.
+    /// The reservation to whose window a realm is confined, if any.
     pub(crate) fn window(&self, realm: usize) -> Option<&Arc<Reservation>> {
         self.reservation(realm).filter(|own| own.binds_to_time())
     }
 
-    /// When jobs of a realm have to be over.
+    /// The time by which jobs of a realm must end, if any.
     pub(crate) fn end(&self, realm: usize) -> Option<Time> {
         self.window(realm).map(|own| own.end)
     }
 
-    /// The reservations that have licenses: their realms, and when they are in force.
+    /// The reservations that have licenses: their realm, and the windows in which they are in force.
     pub(crate) fn licensed(&self) -> impl Iterator<Item = (usize, &Arc<Reservation>, &[(Time, Time)])> {
         let all = self.reservations.iter().zip(&self.windows).enumerate();
         let licensed = all.filter(|(_, (reservation, _))| !reservation.licenses.is_empty());
         licensed.map(|(index, (reservation, windows))| (index + 1, reservation, windows.as_slice()))
     }
 
-    /// How long a job that starts in a realm at some time is planned to run: no longer than the realm lasts.
+    /// The planned run time in seconds of a job that starts in a realm at `start`: at most until the realm's
+    /// end.
     pub(crate) fn lasts(&self, realm: usize, start: Time, run_time: u64) -> u64 {
         self.end(realm).map_or(run_time, |end| end.since(start).min(run_time))
     }
 
-    /// Whether a node is in a realm.
+    /// True if a node is in a realm.
     pub(crate) fn holds(&self, realm: usize, node: NodeId) -> bool {
         self.bounds(realm).is_none_or(|own| own.holds(node))
     }
 
-    /// What a node shows in a realm instead of what jobs leave of it: by time, one after another.
+    /// The screens of a node in a realm, by time, without overlap.
     pub(crate) fn screens(&self, realm: usize, node: NodeId, now: Time) -> Vec<Screen> {
         if self.is_single() || realm == self.unshut() {
             return Vec::new();
@@ -162,7 +162,7 @@ impl Realms {
         screens
     }
 
-    /// The first reservation that keeps jobs of the open realm from a node at some time from `from` to `to`.
+    /// The first reservation that shuts a node for the open realm at some time from `from` to `to`.
     pub(crate) fn shut_by(&self, node: NodeId, from: Time, to: Time) -> Option<&Arc<Reservation>> {
         let meets =
             |windows: &Vec<(Time, Time)>| windows.iter().any(|window| window.0 < to && from < window.1);

@@ -1,20 +1,21 @@
-//! Time as a timeline counts it, in half the bytes.
+//! Time on a timeline, in 32 bits.
 
 use crate::text::time::Time;
 
-/// Seconds since a timeline began. It goes on for 136 years; what is free only after that counts as never free.
+/// Seconds since the beginning of a timeline. The range is 136 years; what is free only later counts as never
+/// free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Second(pub(crate) u32);
 
 impl Second {
-    /// When a timeline begins.
+    /// The beginning of a timeline.
     pub(crate) const BEGIN: Self = Self(0);
-    /// The last moment of a timeline; later ones, except never, are taken for it.
+    /// The last moment of a timeline; later moments become this one, except never.
     pub(crate) const LAST: Self = Self(u32::MAX - 1);
     /// Later than any moment.
     pub(crate) const NEVER: Self = Self(u32::MAX);
 
-    /// When a time is on a timeline that begins at `begin`; what was before is its beginning.
+    /// Converts a time to a timeline that begins at `begin`; earlier times become the beginning.
     pub(crate) fn of(time: Time, begin: Time) -> Self {
         if time.is_never() {
             return Self::NEVER;
@@ -22,35 +23,35 @@ impl Second {
         u32::try_from(time.since(begin)).map_or(Self::LAST, |seconds| Self(seconds).min(Self::LAST))
     }
 
-    /// The time, on a timeline that begins at `begin`.
+    /// Converts back to a time, for a timeline that begins at `begin`.
     pub(crate) fn time(self, begin: Time) -> Time {
         if self.is_never() { Time::MAX } else { begin + u64::from(self.0) }
     }
 
-    /// Whether it never comes.
+    /// True if the moment never comes.
     #[inline]
     pub(crate) fn is_never(self) -> bool {
         self == Self::NEVER
     }
 
-    /// So many seconds later; never, where that is beyond the last moment.
+    /// The moment `seconds` later; never, if that is beyond the last moment.
     #[inline]
     pub(crate) fn after(self, seconds: u32) -> Self {
         let later = Self(self.0.saturating_add(seconds));
         if later < Self::LAST { later } else { Self::NEVER }
     }
 
-    /// Seconds since an earlier moment; [`FOR_EVER`] until never.
+    /// Seconds since an earlier moment; [`FOR_EVER`] if this is never.
     #[inline]
     pub(crate) fn since(self, earlier: Self) -> u32 {
         if self.is_never() { FOR_EVER } else { self.0 - earlier.0.min(self.0) }
     }
 }
 
-/// A stretch of time in seconds that is longer than any that ends.
+/// A length in seconds that is longer than any that ends.
 pub(crate) const FOR_EVER: u32 = u32::MAX;
 
-/// A stretch of time as a timeline counts it.
+/// A length of time in the units of a timeline; at most [`FOR_EVER`].
 pub(crate) fn length(seconds: u64) -> u32 {
     u32::try_from(seconds).unwrap_or(FOR_EVER)
 }

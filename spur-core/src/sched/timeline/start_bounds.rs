@@ -1,8 +1,8 @@
-//! Lower bounds that hold for the rest of a pass: what did not fit before some time does not fit before it later.
+//! Lower bounds on starts for the rest of a pass: a request that finds no start before some time finds none
+//! later.
 //!
-//! Room only shrinks while a pass books. So a request that is no smaller and no shorter than an earlier one of the
-//! same family, needs no less of each node and wants the same in all other respects, starts no earlier than that one
-//! was found to.
+//! Amounts only shrink while a pass books. So the bound of a request also holds for every request of the same
+//! family that is no smaller and no shorter and needs no less of each node.
 
 use std::collections::BTreeMap;
 
@@ -12,27 +12,28 @@ use crate::sched::request::{Need, Slot};
 use crate::text::gres::GresSpec;
 use crate::text::time::Time;
 
-/// What requests have to agree in to be compared: the nodes they admit and their constraints.
+/// The properties in which requests must agree to be compared: the nodes that they admit, and their
+/// constraints.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Family {
     outline: usize,
     must: Option<Layer>,
     is_flat: bool,
     contiguous: bool,
-    /// How many leaves side by side are used. What holds a job there holds a smaller one that has something for each.
+    /// Number of adjacent leaves. Leaves that hold a job hold any smaller job that uses each of them.
     adjacent: Option<u32>,
     whole_leaves: bool,
     max_spans: Vec<(Layer, u32)>,
     min_speed: Option<u64>,
     per_leaf: (Option<u32>, Option<u32>),
-    /// The most GPUs of one leaf, where nodes have unequally many; which nodes, the outline says.
+    /// The cap on GPUs per leaf, where nodes have unequal numbers; the outline identifies the nodes.
     gpus_per_leaf: Option<u32>,
-    /// Where tasks are counted: on how many nodes at most.
+    /// The most nodes of a job that counts tasks.
     most_nodes: Option<u32>,
 }
 
 impl Family {
-    /// The family of an ask; `None` where a larger one may fit although a smaller one does not.
+    /// The family of an ask; `None` if a larger ask may fit where a smaller one does not.
     pub(crate) fn of(outline: usize, ask: &Ask) -> Option<Self> {
         let grows = ask.multiples.is_empty()
             && ask.segment.is_none()
@@ -56,39 +57,39 @@ impl Family {
     }
 }
 
-/// Whether an ask has something for each of so many leaves, whichever of its sizes it gets.
+/// True if every size in the ask's range has something for each of `leaves` leaves.
 fn reaches(ask: &Ask, leaves: u32) -> bool {
     let nodes = ask.nodes.map(|(least, _)| least);
     nodes.into_iter().chain(ask.tasks).all(|least| least >= leaves)
 }
 
-/// How much a request wants, and for how long.
+/// The size and the run time of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size {
     pub(crate) nodes: u32,
     pub(crate) slots: u64,
-    /// Seconds.
+    /// The planned run time in seconds.
     pub(crate) run_time: u64,
 }
 
 impl Size {
-    /// Whether it is no larger and no longer. All is compared at once: which of it decides is anybody's guess, and a wrong
-    /// one costs more.
+    /// True if this size is no larger and no longer than the other. All parts are compared without a branch,
+    /// because it is unpredictable which one decides.
     #[inline]
     pub(crate) fn within(&self, other: &Self) -> bool {
         (self.nodes <= other.nodes) & (self.slots <= other.slots) & (self.run_time <= other.run_time)
     }
 }
 
-/// Which needs are no larger than which; see [`Need::within`].
+/// For every need, the needs that are no larger; see [`Need::within`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Smaller(Vec<Vec<usize>>);
 
-/// Needs that are compared with all others; beyond, each stands for itself.
+/// Number of needs that are compared with all others; each further need is compared only with itself.
 const COMPARED: usize = 256;
 
 impl Smaller {
-    /// Notes a need with the next number, which is that of the last of `all`.
+    /// Adds the last need of `all`, whose number is its index.
     pub(crate) fn add(&mut self, all: &[Need]) {
         let Some((new, known)) = all.split_last() else { return };
         let number = known.len();
@@ -104,7 +105,7 @@ impl Smaller {
         self.0.push(smaller);
     }
 
-    /// A need and all that are no larger.
+    /// The numbers of a need and of all needs that are no larger.
     pub(crate) fn than(&self, need: usize) -> &[usize] {
         &self.0[need]
     }
@@ -118,15 +119,15 @@ pub(crate) struct StartBounds(BTreeMap<Family, Vec<Flight>>);
 #[derive(Clone, Debug, Default)]
 struct Flight {
     steps: Vec<(Size, Time)>,
-    /// How many there may be before those are dropped that others imply.
+    /// Number of bounds above which implied ones are dropped.
     room: usize,
 }
 
-/// Bounds of one need among which none is looked for that others imply.
+/// Number of bounds of one need up to which implied ones are kept.
 const FEW: usize = 64;
 
 impl Flight {
-    /// The latest bound of what is no larger.
+    /// The latest bound of a size that is no larger.
     fn bound(&self, size: &Size) -> Option<Time> {
         self.steps.iter().rev().find(|(smaller, _)| smaller.within(size)).map(|(_, time)| *time)
     }
@@ -140,7 +141,7 @@ impl Flight {
         }
     }
 
-    /// Drops what one that is no larger implies, whose bound is no earlier.
+    /// Drops every bound that another one implies: no larger a size, no earlier a time.
     fn drop_implied(&mut self) {
         let mut kept: Vec<(Size, Time)> = Vec::with_capacity(2 * self.steps.len());
         for step in self.steps.drain(..).rev() {
@@ -154,30 +155,30 @@ impl Flight {
 }
 
 impl StartBounds {
-    /// No request of that need and size can start before.
+    /// A lower bound on the start of a request with this need and size; `None` if there is none.
     pub(crate) fn bound(&self, family: &Family, need: usize, size: &Size, smaller: &Smaller) -> Option<Time> {
         let flights = self.0.get(family)?;
         let flights = smaller.than(need).iter().filter_map(|need| flights.get(*need));
         flights.filter_map(|flight| flight.bound(size)).max()
     }
 
-    /// Notes that a request of that need and size cannot start before `time`, which should be later than its
-    /// [bound](StartBounds::bound): what is known already is only in the way.
+    /// Notes that a request with this need and size cannot start before `time`. The time should be later than
+    /// its [bound](StartBounds::bound); a bound that is known already only costs time.
     pub(crate) fn note(&mut self, family: Family, need: usize, size: Size, time: Time) {
         let flights = self.0.entry(family).or_default();
         flights.resize(flights.len().max(need + 1), Flight::default());
         flights[need].note(size, time);
     }
 
-    /// Forgets everything: room was given back.
+    /// Forgets all bounds, because something was given back.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 }
 
 impl Need {
-    /// Whether every amount of every node holds at least as many slots of this as of the other. Where that is not
-    /// plain to see the answer is no.
+    /// True if every amount of every node has at least as many slots for this need as for the other. False
+    /// where that is not obvious.
     fn within(&self, other: &Self) -> bool {
         let tasks = match (self.slot, other.slot) {
             (Slot::Node { tasks: mine }, Slot::Node { tasks: theirs }) => Some((mine, theirs)),
@@ -197,7 +198,7 @@ impl Need {
             };
             mine.is_empty() || (mine.len() == theirs.len() && mine.iter().zip(theirs).all(smaller))
         };
-        // Given devices of one kind of the request, the other kind is not compared: all of both or none.
+        // Devices per task and per node are not compared with each other.
         let plain = self.gres_per_task.is_empty() || self.gres_per_node.is_empty();
         plain
             && self.cores == other.cores

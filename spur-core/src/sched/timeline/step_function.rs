@@ -1,33 +1,33 @@
 //! An amount over time that changes in steps.
 //!
-//! A balanced tree over the times at which the amount changes: each node has the change, and of its subtree the sum of the
-//! changes and the least sum of the first so many. To change the amount during a stretch of time, and to find where too
-//! little is left, takes logarithmic time.
+//! A balanced tree (treap) over the times of change: each node has its change, and for its subtree the sum of
+//! the changes and the smallest prefix sum. Changing the amount during a stretch of time, and finding the
+//! last time with too little, takes logarithmic time.
 
 use crate::text::time::Time;
 
 /// An amount from the beginning of time on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StepFunction {
-    /// What there is before the first change.
+    /// The amount before the first change.
     first: i64,
     nodes: Vec<Change>,
     root: Link,
-    /// Places of nodes that were taken out.
+    /// Indices of removed nodes.
     vacant: Vec<u32>,
 }
 
-/// The place of a node.
+/// The index of a node.
 type Link = Option<u32>;
 
-/// The amount changes at a time.
+/// A change of the amount at a time.
 #[derive(Clone, Debug)]
 struct Change {
     at: Time,
     by: i64,
-    /// The sum of all changes of the subtree.
+    /// The sum of all changes in the subtree.
     sum: i64,
-    /// The least sum of the first so many changes of the subtree, of one at least.
+    /// The smallest prefix sum of the changes in the subtree, over at least one change.
     least: i64,
     below: [Link; 2],
 }
@@ -41,7 +41,7 @@ impl StepFunction {
         Self { first: amount, ..Self::default() }
     }
 
-    /// Adds to the amount from one time on until another.
+    /// Adds to the amount from `from` until `to`.
     pub(crate) fn add(&mut self, from: Time, to: Time, amount: i64) {
         if from < to {
             self.change(from, amount);
@@ -51,7 +51,7 @@ impl StepFunction {
         }
     }
 
-    /// The least amount from one time on until another; at the first time where there is nothing between them.
+    /// The smallest amount from `from` until `to`; the amount at `from` if the stretch is empty.
     pub(crate) fn least(&self, from: Time, to: Time) -> i64 {
         let changes = self.least_between(self.root, self.first, Some(from), Some(to));
         changes.into_iter().fold(self.at(from), i64::min)
@@ -77,11 +77,11 @@ impl StepFunction {
         sides.into_iter().flatten().chain([here]).min()
     }
 
-    /// When the last step ends that touches a stretch of time and has less than `need`; [`Time::MAX`] if it has no end, `None` if
-    /// no step has less.
+    /// The end of the last step that touches a stretch of time and has less than `need`; [`Time::MAX`] if the
+    /// step has no end, `None` if no step has less.
     pub(crate) fn end_of_last_below(&self, need: i64, from: Time, until: Time) -> Option<Time> {
         match self.last_below(self.root, self.first, need, until) {
-            // It may have ended before.
+            // The step may end before the stretch begins.
             Some(at) => Some(self.next_after(at)).filter(|end| *end > from),
             None if self.first < need => Some(self.next_after(Time(i64::MIN))).filter(|end| *end > from),
             None => None,
@@ -101,7 +101,7 @@ impl StepFunction {
         amount
     }
 
-    /// The first change after a time.
+    /// The time of the first change after `time`; [`Time::MAX`] if there is none.
     fn next_after(&self, time: Time) -> Time {
         let (mut link, mut next) = (self.root, Time::MAX);
         while let Some(node) = self.node(link) {
@@ -114,7 +114,8 @@ impl StepFunction {
         next
     }
 
-    /// The last change before `until` after which there is less than `need`, where `before` is what there is before the subtree.
+    /// The last change before `until` after which the amount is below `need`; `before` is the amount before
+    /// the subtree.
     fn last_below(&self, link: Link, before: i64, need: i64, until: Time) -> Option<Time> {
         let node = self.node(link).filter(|node| before + node.least < need)?;
         let [earlier, later] = node.below;
@@ -136,7 +137,7 @@ impl StepFunction {
         self.node(link).map_or(0, |node| node.sum)
     }
 
-    /// Changes the amount by more at a time; a change by nothing is taken out.
+    /// Adds to the change at a time; a change that becomes 0 is removed.
     fn change(&mut self, at: Time, by: i64) {
         let (before, rest) = self.split(self.root, at, false);
         let (here, after) = self.split(rest, at, true);
@@ -171,7 +172,7 @@ impl StepFunction {
         }
     }
 
-    /// Parts a subtree in the changes before a time, or until it, and the others.
+    /// Splits a subtree into the changes before `at` (and at it if `with`) and the others.
     fn split(&mut self, link: Link, at: Time, with: bool) -> (Link, Link) {
         let Some(place) = link else { return (None, None) };
         let node = &self.nodes[place as usize];
@@ -190,7 +191,7 @@ impl StepFunction {
         }
     }
 
-    /// Joins two subtrees of which one comes before the other.
+    /// Joins two subtrees, all changes of the first before those of the second.
     fn join(&mut self, earlier: Link, later: Link) -> Link {
         let (Some(one), Some(other)) = (earlier, later) else { return earlier.or(later) };
         let [rank, others] = [one, other].map(|place| rank(self.nodes[place as usize].at));
@@ -219,8 +220,8 @@ impl StepFunction {
     }
 }
 
-/// What a node is placed by in the tree, a node of a larger rank above one of a smaller: the bits of its time well mixed, so
-/// that the tree is as deep as a random one.
+/// The heap priority of a node: larger above smaller. The bits of the time are mixed well, so the tree is as
+/// deep as a random one.
 fn rank(at: Time) -> u64 {
     let mixed = at.0.cast_unsigned().wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -244,7 +245,7 @@ mod tests {
             let mut steps = StepFunction::new(first);
             let mut list = [first; 60];
             for (from, to, amount) in changes {
-                // The last times are never.
+                // The last times stand for never.
                 let end = if to >= 35 { Time::MAX } else { Time(to) };
                 steps.add(Time(from), end, amount);
                 let end = if end.is_never() { list.len() } else { end.0 as usize };

@@ -1,4 +1,4 @@
-//! From steps to the stretches of time over which some room is free throughout: the holes of one node.
+//! Computes the holes of one node from its steps.
 
 use smallvec::SmallVec;
 
@@ -7,17 +7,18 @@ use crate::sched::inventory::amounts::{Amount, CPUS, RoomId, Rooms, is_within};
 use super::second::Second;
 use super::{FreeStep, Stretch};
 
-/// Whether a stretch of time overlaps another or touches it.
+/// True if a stretch of time overlaps or touches another.
 #[inline]
 pub(super) fn is_near((from, to): Stretch, start: Second, end: Second) -> bool {
     start <= to && end >= from
 }
 
-/// From when until when a room is free throughout.
+/// A hole: start, end, and the number of its amount.
 pub(super) type Free = (Second, Second, RoomId);
 
-/// The longest stretches where of any two rooms that meet one contains the other, as they do while only CPUs are
-/// taken; says whether that is so. A room lasts until a smaller one comes, and began with the first that was not smaller.
+/// The longest stretches if of any two adjacent amounts one contains the other, as while only CPUs are taken.
+/// Returns whether that holds. An amount lasts until a smaller one comes, and began with the first one that
+/// was not smaller.
 pub(super) fn nested(
     rooms: &Rooms,
     steps: &[FreeStep],
@@ -50,13 +51,14 @@ pub(super) fn nested(
     true
 }
 
-/// The longest stretches in general: for each start the room shrinks as the stretch grows, and a stretch counts just
-/// before it shrinks, unless it could as well have begun earlier. Only stretches near another are of interest.
+/// The longest stretches in general. For each start the amount shrinks as the stretch grows. A stretch counts
+/// just before the amount shrinks, unless it could have begun earlier. Only stretches near another one are
+/// needed.
 pub(super) fn all(rooms: &mut Rooms, steps: &[FreeStep], near: Stretch, stretches: &mut Vec<Free>) {
     let reached = steps.partition_point(|step| step.from < near.0);
     let mut least: Amount = SmallVec::new();
     let mut room = None;
-    // What begins before has, when that comes, the least of all steps until then.
+    // A stretch that begins earlier has, at that point, the least of all steps until then.
     for first in (0..reached).rev() {
         let amount = rooms.amount(steps[first].room);
         if first + 1 == reached {
@@ -80,8 +82,8 @@ pub(super) fn all(rooms: &mut Rooms, steps: &[FreeStep], near: Stretch, stretche
     }
 }
 
-/// The stretches that begin with a step and last until another or longer; `least` is what is free until then, with its
-/// number where that is known.
+/// The stretches that begin with a step and last at least until another; `least` is the amount until then,
+/// with its number if known.
 fn grow(
     rooms: &mut Rooms,
     steps: &[FreeStep],
@@ -121,7 +123,7 @@ mod tests {
     use super::*;
     use crate::model::node::{NodeGres, NodeShape};
 
-    /// What a node has from every second on.
+    /// The amounts that a node has from each second on.
     fn steps(rooms: &mut Rooms, amounts: impl IntoIterator<Item = [u64; 3]>) -> Vec<FreeStep> {
         let gres = vec![NodeGres { name: "gpu".into(), kind: "".into(), count: 4 }];
         let shape = NodeShape { cpus: 6, memory_mb: 4, gres, ..NodeShape::default() };

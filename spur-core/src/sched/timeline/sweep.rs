@@ -1,10 +1,10 @@
 //! One forward sweep over the timeline: the earliest time at which some domain can hold a job.
 //!
-//! The sweep counts the holes that are open where it begins, then walks on by their start, over all shelves that may
-//! hold enough, and keeps, for every node, the slots it has throughout the job's time if
-//! the job started now, and their sums for every domain of the layer that has to hold the whole job. Only when a
-//! domain has enough does anybody look closer: the caller tries to place the job then and there, and the sweep goes on
-//! if the constraints that a sum cannot see stand in the way.
+//! The sweep counts the holes that are open where it begins, then visits holes by start over all shelves that
+//! may hold enough. It keeps for every node the slots that last for the job's time from the current moment,
+//! and their sums for every domain of the layer that has to hold the job. When a domain has enough, the
+//! caller tries to place the job at that moment. If constraints that sums do not cover prevent the placement,
+//! the sweep goes on.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,34 +25,34 @@ use super::holes::{Hole, Reaching};
 use super::needs::Seen;
 use super::second::Second;
 
-/// Shelves that a sweep usually goes on to walk along.
+/// Number of shelves that a sweep usually visits.
 const SHELVES: usize = 32;
 
-/// What is looked for, and where.
+/// The job to find a time for, and the nodes and times that it may use.
 pub(crate) struct SweepRequest<'a> {
     pub(crate) timeline: &'a Timeline,
-    /// The nodes that may be used, and where they are.
+    /// The nodes that may be used, and their positions.
     pub(crate) eligible: &'a EligibleNodes,
-    /// How long the job runs, seconds.
+    /// The run time of the job in seconds.
     pub(crate) duration: u32,
-    /// Not before.
+    /// The first moment that is allowed.
     pub(crate) from: Second,
-    /// Before this.
+    /// The moment before which the job must start.
     pub(crate) until: Second,
     /// The domains of which one has to hold the whole job.
     pub(crate) domains: &'a Domains,
-    /// What one of them has to have.
+    /// The nodes and slots that one of these domains must have.
     pub(crate) wanted: Wanted,
-    /// What a slot takes of a node, at least.
+    /// The least that a slot takes of a node.
     pub(crate) least: Measure,
-    /// Whether the job takes no more than one slot of each node, so that more of them on one do not help it.
+    /// True if the job takes one slot of each node, so that further slots of a node do not help.
     pub(crate) counts_nodes: bool,
-    /// Whether the job closes whole leaves to others, so that a node which becomes idle counts even if it is none of those
-    /// that may be used.
+    /// True if the job closes whole leaves, so that a node which becomes idle matters even if it may not be
+    /// used.
     pub(crate) whole_leaves: bool,
 }
 
-/// The fewest nodes and slots of a domain that may hold a whole job.
+/// The fewest nodes and slots of a domain that may hold the whole job.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) nodes: u32,
@@ -60,24 +60,24 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Whether so many nodes with so many slots are enough.
+    /// True if these numbers of nodes and slots are enough.
     #[inline]
     pub(crate) fn is_met(self, (nodes, slots): (u32, u64)) -> bool {
         nodes >= self.nodes && slots >= self.slots
     }
 }
 
-/// What every domain has of what is wanted of one.
+/// The sums of every domain.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DomainSums {
-    /// Nodes and slots of every domain.
+    /// Number of nodes and slots of every domain.
     pub(crate) sums: Vec<(u32, u64)>,
-    /// Domains that have enough.
+    /// Number of domains that have enough.
     pub(crate) enough: u32,
 }
 
 impl DomainSums {
-    /// A node of a domain, if it is in one, has other slots than before.
+    /// Updates the sums for a node of a domain whose slots have changed; a node in no domain is ignored.
     #[inline]
     pub(crate) fn change(&mut self, wanted: Wanted, domain: u32, before: u32, after: u32) {
         if domain == NOWHERE {
@@ -91,13 +91,13 @@ impl DomainSums {
     }
 }
 
-/// What is said to a time at which some domain has enough: to go on, or to end with it or without any.
+/// The answer to a time at which some domain has enough: go on, or end with this time or with none.
 pub(crate) type Verdict = ControlFlow<Option<Second>>;
 
-/// Whoever says that, by what rooms hold and what there is then.
+/// A function that judges a time, given the slots of amounts and the slots of positions at that time.
 pub(crate) type Judge<'j> = dyn FnMut(&mut Seen<'_>, Second, &mut Slots) -> Verdict + 'j;
 
-/// A moment and the number of what happens then, in one number that sorts by the moment.
+/// A moment and a number, packed so that marks sort by the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Mark(u64);
 
@@ -112,47 +112,48 @@ impl Mark {
     }
 }
 
-/// What a sweep counts in; kept from one to the next so that nothing is allocated anew.
+/// The counters of a sweep, reused from one sweep to the next.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counters {
-    /// What every position has throughout the job's time if the job started at the time the sweep has reached.
+    /// The slots that every position has for the job's time if the job started at the moment that the sweep
+    /// has reached.
     slots: Slots,
-    /// Whether slots above the leaves have to be summed up again.
+    /// True if the sums above the leaves are out of date.
     is_stale: bool,
     /// The fabric of these slots.
     fabric: Option<Arc<Fabric>>,
-    /// The last slots of another fabric or of another kind.
+    /// The previous slots, of another fabric or another kind.
     spare: (Slots, Option<Arc<Fabric>>),
-    /// By node: until when it has its slots; the beginning where they last for ever.
+    /// For each node, the end of its slots; the beginning where they last for ever.
     until: Vec<Second>,
-    /// Positions that have something at the beginning and for ever, until their domains are told.
+    /// Positions that have slots at the beginning and for ever and that are not counted in their leaves yet.
     begun: Vec<Pos>,
-    /// Holes at the beginning of which nobody knows the slots yet.
+    /// Holes at the beginning whose slots are not known yet.
     unknown: Vec<Hole>,
-    /// Nodes whose slots had an end at some time of the sweep.
+    /// Nodes whose slots had an end at some time during the sweep.
     ending: Vec<u32>,
     domains: DomainSums,
-    /// Ends of offers, and whose: as they came until the first of them matters, then the earliest first.
+    /// The ends of offers with their nodes: unsorted until the first of them matters, then in a heap.
     ends: BinaryHeap<Reverse<Mark>>,
     unsorted: Vec<Reverse<Mark>>,
-    /// No offer ends before.
+    /// A lower bound on the end of every offer.
     next_end: Second,
-    /// Starts of the next hole of every shelf that a sweep walks along.
+    /// The start of the next hole of every visited shelf.
     ahead: BinaryHeap<Reverse<Mark>>,
 }
 
 impl Counters {
-    /// Counters for so many nodes.
+    /// Counters for `nodes` nodes.
     pub(crate) fn new(nodes: usize) -> Self {
         Self { until: vec![Second::BEGIN; nodes], next_end: Second::NEVER, ..Self::default() }
     }
 
-    /// What there was at the time the last sweep has reached.
+    /// The slots at the time that the last sweep has reached.
     pub(crate) fn slots(&self) -> &Slots {
         &self.slots
     }
 
-    /// Begins to count for a need of whole nodes (one slot each), or of tasks.
+    /// Prepares the slots for a need of whole nodes (one slot each), or of tasks.
     pub(crate) fn fit(&mut self, eligible: &EligibleNodes, whole: bool) {
         let suits = |slots: &Slots, fabric: &Option<Arc<Fabric>>| {
             slots.are_whole() == whole
@@ -169,7 +170,7 @@ impl Counters {
         }
     }
 
-    /// What the nodes of one domain have at a time at which it alone has enough.
+    /// The slots of the nodes of one domain at a moment at which it is the only one that has enough.
     pub(crate) fn of_domain(
         &mut self,
         search: &SweepRequest<'_>,
@@ -209,8 +210,8 @@ impl Counters {
         self.next_end = Second::NEVER;
     }
 
-    /// Counts what nodes have at the beginning and for ever, before anything else. It is most of what a search looks at, so
-    /// that nobody is told yet.
+    /// Counts the holes that begin at the beginning and last for ever. They are most of the holes that a
+    /// search meets, so leaves are updated afterwards, all at once.
     fn begin_for_ever(&mut self, search: &SweepRequest<'_>, holes: &[Hole], known: &[u16]) {
         let seats = search.eligible.seats();
         let Self { slots, unknown, begun, .. } = self;
@@ -219,25 +220,25 @@ impl Counters {
             if slots == UNKNOWN {
                 unknown.push(*hole);
             }
-            // What is nowhere is at no position.
+            // A node that is nowhere has no position.
             (Pos(seats[hole.node as usize]), if slots == UNKNOWN { 0 } else { slots })
         });
         slots.raise_all(offers, begun);
     }
 
-    /// Counts what a node has at the beginning, if it is more than what it has already; the sums of domains do not know
-    /// yet.
+    /// Counts a hole at the beginning, if it has more slots than the node already has. Sums of domains are
+    /// updated later.
     #[inline]
     fn begin_with(&mut self, search: &SweepRequest<'_>, hole: &Hole, slots: u32) {
         let Some(pos) = search.eligible.pos(hole.node) else { return };
         let Some(had) = self.slots.raise(&search.eligible.fabric, pos, slots) else { return };
-        // What a node has first, and for ever, takes the place of nothing that ends.
+        // The first hole of a node, if it lasts for ever, replaces no offer that ends.
         if had > 0 || !hole.end.is_never() {
             self.lasts(hole.node, hole.end);
         }
     }
 
-    /// Works out the sums of domains after what there is at the beginning was counted.
+    /// Computes the sums of domains after the holes at the beginning are counted.
     fn sum_up(&mut self, search: &SweepRequest<'_>) {
         let Self { slots, domains, .. } = self;
         self.is_stale = search.domains.are_leaves;
@@ -264,7 +265,7 @@ impl Counters {
         }
     }
 
-    /// Notes until when a node has what it has.
+    /// Notes the end of a node's slots.
     #[inline]
     fn lasts(&mut self, node: u32, until: Second) {
         let known = &mut self.until[node as usize];
@@ -280,7 +281,7 @@ impl Counters {
         }
     }
 
-    /// Gives a node other slots and keeps the sums right.
+    /// Sets the slots of a node and updates the sums.
     #[inline]
     fn set(&mut self, search: &SweepRequest<'_>, node: u32, pos: Pos, slots: u32, until: Second) {
         let before = self.slots.put(&search.eligible.fabric, pos, slots);
@@ -289,7 +290,7 @@ impl Counters {
         self.domains.change(search.wanted, search.domains.of_node[node as usize], before, slots);
     }
 
-    /// Counts what a node has in a hole, if it is more than what it has already; says whether a job that did not fit
+    /// Counts a hole, if it has more slots than the node already has. Returns whether a job that did not fit
     /// may fit then.
     #[inline]
     fn offer(&mut self, search: &SweepRequest<'_>, hole: &Hole, slots: u32) -> bool {
@@ -301,17 +302,17 @@ impl Counters {
         !search.counts_nodes || before == 0
     }
 
-    /// Sums up what every domain has, if that has changed.
+    /// Updates the sums above leaves, if any slots have changed.
     fn settle(&mut self, search: &SweepRequest<'_>) {
         if std::mem::take(&mut self.is_stale) {
             self.slots.sum_up(&search.eligible.fabric);
         }
     }
 
-    /// The next node whose offer ends before `needed`, if one does.
+    /// The next node whose offer ends before `needed`, if any.
     fn ended(&mut self, needed: Second) -> Option<u32> {
         if self.ends.is_empty() {
-            // All at once, without sorting one by one.
+            // Building the heap in one step is faster than adding marks one by one.
             let spare = std::mem::take(&mut self.ends).into_vec();
             self.ends = BinaryHeap::from(std::mem::replace(&mut self.unsorted, spare));
         } else {
@@ -334,9 +335,9 @@ impl Counters {
 }
 
 impl SweepRequest<'_> {
-    /// Walks the timeline from `from` on. Wherever some domain has enough, the judge says whether that will do; the
-    /// first time for which it does is the answer. Without one, `counters` tell what there was if that was a search of one
-    /// moment.
+    /// Visits the timeline from `from` on. Wherever some domain has enough, the judge decides; the first time
+    /// that it accepts is the answer. After a search of one moment without an answer, `counters` has the
+    /// slots of that moment.
     pub(crate) fn sweep(
         &self,
         counters: &mut Counters,
@@ -419,8 +420,8 @@ impl SweepRequest<'_> {
         if grew { self.look(counters, seen, judge, now).break_value().flatten() } else { None }
     }
 
-    /// Asks the judge, if some domain has enough. Offers that have ended are still counted until then: with them there may
-    /// seem to be enough where there is not, and never the other way round.
+    /// Asks the judge if some domain has enough. Offers that have ended are still counted before: a domain
+    /// may then seem to have enough, but never too little.
     fn look(
         &self,
         counters: &mut Counters,
@@ -431,7 +432,7 @@ impl SweepRequest<'_> {
         if counters.domains.enough == 0 {
             return ControlFlow::Continue(());
         }
-        // Mostly there are none.
+        // In most cases no offer has ended.
         if counters.next_end < now.after(self.duration) {
             self.expire(counters, seen, now);
         }
@@ -442,7 +443,7 @@ impl SweepRequest<'_> {
         judge(seen, now, &mut counters.slots)
     }
 
-    /// Nodes whose slots would not last long enough any more get what their other holes offer.
+    /// Gives nodes whose slots end too early the slots of their other holes.
     fn expire(&self, counters: &mut Counters, seen: &mut Seen<'_>, now: Second) {
         let needed = now.after(self.duration);
         while let Some(node) = counters.ended(needed) {
@@ -457,14 +458,14 @@ impl SweepRequest<'_> {
     }
 }
 
-/// A place among the holes of a shelf behind those that are open where a sweep begins.
+/// A position among the holes of a shelf, behind those that are open where a sweep begins.
 struct Cursor<'a> {
     chunks: Reaching<'a>,
     holes: std::slice::Iter<'a, Hole>,
 }
 
 impl<'a> Cursor<'a> {
-    /// Shows `see` the holes that are open at a moment, and stands behind them.
+    /// Calls `see` with the holes that are open at a moment, and returns the position behind them.
     fn behind(mut chunks: Reaching<'a>, at: Second, mut see: impl FnMut(&'a [Hole])) -> Self {
         let open = |hole: &Hole| hole.start <= at;
         let next = chunks.find_map(|holes| {
@@ -477,7 +478,7 @@ impl<'a> Cursor<'a> {
         Self { chunks, holes: next.unwrap_or_default() }
     }
 
-    /// It with the next hole that is long enough, if there is one.
+    /// Advances to the next hole that is long enough; `None` if there is none.
     fn with_next(mut self, search: &SweepRequest<'_>) -> Option<(&'a Hole, Self)> {
         Some((self.next(search)?, self))
     }

@@ -1,23 +1,23 @@
-//! What a set of victims costs, and what the cheapest set must cost at least.
+//! The cost of a set of victims, and a lower bound on the cost of the cheapest set.
 
 use crate::model::config::PreemptCost;
 
-/// What is lost with a set of victims.
+/// The loss by a set of victims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Loss {
-    /// The highest level among them: tiers of partitions, or priorities of QOS.
+    /// The highest level among the victims: the tier of a partition, or the priority of a QOS.
     pub(crate) level: u32,
     /// Node-seconds they have run since their last checkpoints, or since their starts.
     pub(crate) work: u64,
-    /// The number of victims.
+    /// Number of victims.
     pub(crate) jobs: u64,
 }
 
-/// A loss as it is compared under one `[preempt] cost`: left to right, less is better.
+/// A loss as it is compared under one `[preempt] cost`, from left to right; less is better.
 pub(crate) type ComparedLoss = [u64; 3];
 
 impl Loss {
-    /// Both together.
+    /// The loss by both sets.
     pub(crate) fn and(self, other: Loss) -> Loss {
         Loss {
             level: self.level.max(other.level),
@@ -26,8 +26,8 @@ impl Loss {
         }
     }
 
-    /// What it counts as. Every order ends with all three numbers, so that a larger set is never as cheap as one that
-    /// it contains.
+    /// The loss in the order of comparison. Every order includes all three numbers, so a larger set always
+    /// costs more than a part of it.
     pub(crate) fn price(self, by: PreemptCost) -> ComparedLoss {
         let level = u64::from(self.level);
         match by {
@@ -38,7 +38,8 @@ impl Loss {
     }
 }
 
-/// What victims are sorted by, those first that a cheap set is most likely to have: by level, work for what they give, and that.
+/// The order in which victims are decided: those that a cheap set probably contains come first. The key has
+/// the level, and the work for the gain.
 pub(crate) fn likely(by: PreemptCost, level: u32, ratio: u128, gain: u64) -> [u128; 3] {
     match by {
         PreemptCost::Priority => [level.into(), ratio, 0],
@@ -47,24 +48,24 @@ pub(crate) fn likely(by: PreemptCost, level: u32, ratio: u128, gain: u64) -> [u1
     }
 }
 
-/// A victim as far as bounds care.
+/// A victim as far as bounds need it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
     pub(crate) loss: Loss,
-    /// The most it can add to what there is room for, in [`UNIT`]s of a slot. Where several jobs must leave a node
-    /// before it is of use, each has its equal part of it.
+    /// The largest gain of slots, in [`UNIT`]s of a slot. Where several jobs must leave a node together, each
+    /// has an equal part.
     pub(crate) gain: u64,
-    /// The most it can add, shared in proportion to the work that each loses.
+    /// The largest gain, shared in proportion to the work that each loses.
     pub(crate) worth: u64,
 }
 
-/// Parts of a slot that gains are counted in.
+/// Number of parts of a slot in which gains are counted.
 pub(crate) const UNIT: u64 = 1 << 20;
 
-/// The orders in which bounds look at victims: each a permutation of them.
+/// The orders in which bounds visit victims, each a permutation.
 #[derive(Clone, Debug)]
 pub(crate) struct Orders {
-    /// The least work for a gain first.
+    /// The least work for the gain first.
     pub(crate) by_work: Vec<usize>,
     /// The largest gain first.
     by_gain: Vec<usize>,
@@ -91,18 +92,18 @@ fn product(one: u64, other: u64) -> u128 {
     u128::from(one) * u128::from(other)
 }
 
-/// How much is missing, in the measure of gains and in that of worths.
+/// The missing slots, in the units of gains and of worths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Missing {
     pub(crate) gain: u64,
     pub(crate) worth: u64,
 }
 
-/// What must be lost at least, beside what is lost already, until what is `missing` is there: of the victims that are
-/// still `open`. `None` where all of them together are not enough.
+/// A lower bound on the further loss until `missing` is reached, among the victims that are still `open`.
+/// `None` if all of them are not enough.
 ///
-/// The three numbers are bounds by themselves, so together they bound every order of them. Work is bounded as if
-/// victims could be taken in part; where the level comes first, only by victims of the levels that are needed anyway.
+/// Each of the three numbers is a bound, so together they bound every order of them. Work is bounded as if
+/// victims could be taken in part; where the level comes first, only over the levels that are needed anyway.
 pub(crate) fn least(
     shares: &[Share],
     orders: &Orders,

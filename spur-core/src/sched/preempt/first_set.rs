@@ -1,21 +1,22 @@
-//! A set of victims that is good, not best: where the searches for the cheapest set begin.
+//! A good set of victims, where the searches for the cheapest set begin.
 
-/// Finds out whether room is made if some jobs leave.
+/// Decides whether a job fits if some jobs leave.
 pub(super) trait RoomTrial {
-    /// Where those go for whom room is made.
+    /// The nodes that the job gets.
     type Seats;
 
-    /// Where they go if these leave; `None` if they do not fit then.
+    /// The nodes that the job gets if these leave; `None` if it does not fit.
     fn seats(&mut self, leaving: &[usize]) -> Option<Self::Seats>;
 
-    /// Leaves out those who may stay with these seats taken.
+    /// Removes those from `leaving` that may stay beside these nodes.
     fn spare(&self, leaving: &mut Vec<usize>, seats: &Self::Seats);
 
-    /// Whether it is still worth while to try whether one fewer will do.
+    /// True if it is still worth while to try smaller sets.
     fn goes_on(&mut self) -> bool;
 }
 
-/// The first so many of an order, without those that turn out not to be needed. `None` where even all are not enough.
+/// The shortest prefix of an order that is enough, without jobs that are not needed. `None` if all are not
+/// enough.
 pub(super) fn good<T: RoomTrial>(trial: &mut T, order: &[usize]) -> Option<(Vec<usize>, T::Seats)> {
     let mut seats = trial.seats(order)?;
     let (mut low, mut high) = (0, order.len());

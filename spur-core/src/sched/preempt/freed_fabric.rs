@@ -1,4 +1,4 @@
-//! A stretch of fabric with some jobs thought away: what a job would find there.
+//! A part of the fabric with some jobs removed, to see whether a job would fit there.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,19 +14,19 @@ use crate::sched::request::eligible_nodes::slots_by_position;
 
 use super::{Amount, Claimant, Victim, minus, plus};
 
-/// Positions that take as long to count as one step of a placement.
+/// Number of positions whose counting takes as long as one step of a placement.
 const POSITIONS_FOR_STEP: usize = 32;
 
-/// Where a job looks for room: its nodes, what it asks for, and what is free without anybody leaving.
+/// The nodes and asks of a job, and the amounts that are free if no job leaves.
 #[derive(Clone, Copy)]
 pub(super) struct FreedFabric<'a> {
     pub(super) inventory: &'a Inventory,
     pub(super) claimant: &'a Claimant<'a>,
-    /// What every node has free.
+    /// The free amounts of every node.
     pub(super) free: &'a [Amount],
-    /// The domain that is looked at, if it is not all there is.
+    /// The domain that is examined; `None` for all nodes.
     pub(super) domain: Option<DomainId>,
-    /// What the whole search for victims may still take.
+    /// The steps that are left for the whole search for victims.
     pub(super) budget: &'a SharedBudget,
 }
 
@@ -35,7 +35,7 @@ impl FreedFabric<'_> {
         &self.claimant.eligible.fabric
     }
 
-    /// How many slots a node has if so much is free there.
+    /// Number of slots of a node with this free amount.
     pub(super) fn slots(&self, node: NodeId, free: &[i64]) -> u32 {
         if !self.claimant.may_use(self.inventory, node) {
             return 0;
@@ -43,14 +43,14 @@ impl FreedFabric<'_> {
         self.claimant.request.need.slots(&self.inventory.nodes[node.index()].shape, &positive(free))
     }
 
-    /// Slots that are missing where there are so many nodes with so many slots.
+    /// Number of missing slots, given the number of nodes and of slots.
     pub(super) fn missing(&self, (nodes, slots): (u64, u64)) -> u64 {
         let request = self.claimant.request;
         let nodes = u64::from(request.min_nodes()).saturating_sub(nodes);
         request.min_slots().saturating_sub(slots).max(nodes)
     }
 
-    /// The positions that are looked at.
+    /// The positions that are examined.
     pub(super) fn range(&self) -> Range<usize> {
         self.domain.map_or(0..self.fabric().len(), |id| self.fabric().domain(id).range())
     }
@@ -61,16 +61,16 @@ pub(in crate::sched) fn positive(free: &[i64]) -> Box<[u64]> {
     free.iter().map(|amount| u64::try_from(*amount).unwrap_or(0)).collect()
 }
 
-/// The nodes of one domain while jobs are thought away and put back.
+/// The nodes of one domain while jobs are removed and put back.
 pub(super) struct Clearing<'a> {
     freed: FreedFabric<'a>,
     slots: Slots,
-    /// Free amounts of nodes where they are not what they are without anybody leaving.
+    /// Free amounts of the nodes that differ from the initial ones.
     changed: BTreeMap<NodeId, Amount>,
 }
 
 impl<'a> Clearing<'a> {
-    /// A domain as it is; `base` has the slots of every position of the fabric.
+    /// A domain without changes; `base` has the slots of every position of the fabric.
     pub(super) fn new(freed: FreedFabric<'a>, base: &[u32]) -> Self {
         let range = freed.range();
         freed.budget.take((base.len() / POSITIONS_FOR_STEP) as u64);
@@ -79,7 +79,7 @@ impl<'a> Clearing<'a> {
         Self { freed, slots, changed: BTreeMap::new() }
     }
 
-    /// Thinks a job away.
+    /// Removes a job.
     pub(super) fn clear(&mut self, victim: &Victim) {
         self.shift(victim, plus);
     }
@@ -102,7 +102,7 @@ impl<'a> Clearing<'a> {
         }
     }
 
-    /// Slots that the job lacks by count alone; with enough of them it may still not fit.
+    /// Number of slots that the job lacks by count alone; even with 0 it may not fit.
     pub(super) fn missing(&self) -> u64 {
         self.freed.missing(match self.freed.domain {
             Some(id) => (u64::from(self.slots.nodes_of(id)), self.slots.of(id)),
@@ -110,7 +110,7 @@ impl<'a> Clearing<'a> {
         })
     }
 
-    /// Where the job would be put.
+    /// The placement of the job; `None` if it does not fit.
     pub(super) fn place(&self) -> Option<Placement> {
         if self.missing() > 0 {
             return None;
@@ -122,7 +122,7 @@ impl<'a> Clearing<'a> {
         self.freed.claimant.asks.iter().find_map(|ask| place::place(&view, ask).ok())
     }
 
-    /// Positions where somebody still is.
+    /// Positions on which some job still is.
     fn occupied(&self) -> FixedBitSet {
         let fabric = self.freed.fabric();
         let somebody = |index: &usize| {

@@ -1,9 +1,9 @@
 //! The cheapest victims for several jobs that start together: the components of a het job.
 //!
-//! Which room a set of victims makes is asked of the search that places components together, over all nodes at once: each
-//! component keeps its own wishes there, and `--het-gather` those of all. Begins with a set that is good, and then looks for
-//! a cheaper one by branch and bound over "does this job leave or stay". Exact unless the budget is used up: that of the
-//! first component, in the steps of that search.
+//! The search that places components together decides, over all nodes at once, whether a set of victims is
+//! enough. It keeps the constraints of each component and of `--het-gather`. The search begins with a good
+//! set, then looks for a cheaper one by branch and bound over "does this job leave or stay". The result is
+//! exact unless the budget is used up, which is that of the first component.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,23 +23,23 @@ use super::first_set::{RoomTrial, good};
 use super::freed_fabric::positive;
 use super::{Amount, Choice, Claimant, Victim, add, minus, plus, signed};
 
-/// Steps that one question whether all components fit costs at least.
+/// The least number of steps of one test whether all components fit.
 const ASKING: u64 = 16;
 
-/// The components, and the jobs that might leave for them.
+/// The components, and the jobs that may leave for them.
 pub(super) struct Group<'a> {
     inventory: &'a Inventory,
     claimants: &'a [Claimant<'a>],
     near: &'a Nearness,
-    /// What is free of every node without anybody leaving.
+    /// The free amounts of every node if no job leaves.
     free: &'a [Amount],
     victims: &'a [Victim],
     by: PreemptCost,
     rooms: Rooms,
-    /// By component, by node: what it has there without anybody leaving.
+    /// For each component and node, the amount there if no job leaves.
     base: Vec<Vec<Option<RoomId>>>,
     budget: u64,
-    /// What the whole search for victims may still take.
+    /// The steps that are left for the whole search for victims.
     shared: &'a SharedBudget,
     exact: bool,
 }
@@ -65,13 +65,13 @@ impl<'a> Group<'a> {
         group
     }
 
-    /// What a component has of a node of which so much is free; `None` where it may not run.
+    /// The amount that a component has on a node with this free amount; `None` if it may not run there.
     fn room(&mut self, claimant: &Claimant<'_>, node: NodeId, free: &[i64]) -> Option<RoomId> {
         let class = self.inventory.nodes[node.index()].class;
         claimant.may_use(self.inventory, node).then(|| self.rooms.intern(class, &positive(free)))
     }
 
-    /// The cheapest set of those who may leave.
+    /// The cheapest set of victims among `may`.
     pub(super) fn cheapest(mut self, may: &[usize]) -> Option<Choice> {
         if let Some(seats) = self.seats(&[]) {
             return Some(Choice { victims: Vec::new(), loss: Loss::default(), seats, exact: true });
@@ -84,7 +84,7 @@ impl<'a> Group<'a> {
         Some(Choice { exact: self.exact, ..best })
     }
 
-    /// Positions where somebody still is when some leave: who is only suspended is, even if that frees all that there was.
+    /// Positions on which some job still is if `leaving` leave. A suspended job still occupies its nodes.
     fn occupied(
         &self,
         claimant: &Claimant<'_>,
@@ -100,8 +100,8 @@ impl<'a> Group<'a> {
         })
     }
 
-    /// The jobs that hold something where a component may run, in the order in which a cheap set is most likely to
-    /// have them; of equals, jobs of one node together, the youngest first.
+    /// The jobs that hold something where a component may run, those first that a cheap set probably
+    /// contains; of equals, jobs of one node together, the youngest first.
     fn order(&self, may: &[usize]) -> Vec<usize> {
         let admits = |node: &NodeId| {
             self.claimants.iter().any(|claimant| claimant.eligible.admitted.contains(node.index()))
@@ -125,8 +125,8 @@ impl<'a> Group<'a> {
         Choice { victims: leaving.to_vec(), loss, seats, exact: self.exact }
     }
 
-    /// Decides about one after another of the order, beside those who are `leaving` already and make too little room, and
-    /// keeps the cheapest set that will do.
+    /// Decides about the jobs in order, given those in `leaving`, which are not enough. Keeps the cheapest
+    /// sufficient set.
     fn branch(&mut self, order: &[usize], leaving: &mut Vec<usize>, loss: Loss, best: &mut Choice) {
         let by = self.by;
         let price = |loss: Loss| -> ComparedLoss { loss.price(by) };
@@ -144,7 +144,7 @@ impl<'a> Group<'a> {
             }
             leaving.pop();
         }
-        // Whoever comes later costs something as well.
+        // Any later victim costs something, too.
         let cheapest = rest.iter().map(|index| self.victims[*index].loss.and(loss).price(self.by)).min();
         if cheapest.is_some_and(|cheapest| cheapest < best.loss.price(self.by)) {
             let all: Vec<usize> = leaving.iter().chain(rest).copied().collect();
@@ -156,7 +156,7 @@ impl<'a> Group<'a> {
 }
 
 impl RoomTrial for Group<'_> {
-    /// Where every component is to be.
+    /// The nodes of every component.
     type Seats = Vec<Seat>;
 
     fn seats(&mut self, leaving: &[usize]) -> Option<Vec<Seat>> {
@@ -188,7 +188,7 @@ impl RoomTrial for Group<'_> {
         found.ok()
     }
 
-    /// The dearest stay first.
+    /// The most expensive victims stay first.
     fn spare(&self, leaving: &mut Vec<usize>, seats: &Vec<Seat>) {
         let mut left = self.free.to_vec();
         leaving.iter().for_each(|index| add(&mut left, &self.victims[*index].held));

@@ -1,13 +1,15 @@
-//! Preemption: for a job that does not fit, the running jobs of lower tiers, or of QOS that its own preempts, whose
-//! leaving makes room at the least cost.
+//! Preemption: for a job that does not fit, the cheapest set of running jobs of lower tiers, or of QOS that
+//! its own may preempt, whose leaving makes it fit.
 //!
-//! Decided domain by domain: of every domain that could hold the job if others left, the cheapest set of victims by
-//! `[preempt] cost`; of these sets the cheapest, and of equally cheap ones that in the domain with the least waste,
-//! which is what the domain would have left if everybody left who may be asked to. For the components of a het job,
-//! which may lie in several domains, the whole fabric is asked at once. Promises: a set is proposed only if the whole
-//! job then fits, by the same placement code; victims are whole jobs that it may preempt; no cheaper set exists unless
-//! the search budget was used up, which the answer says; what is promised to jobs that come first in the queue is not
-//! touched.
+//! The search runs domain by domain: for every domain that could hold the job if others left, it finds the
+//! cheapest set of victims by `[preempt] cost`. Of these sets the cheapest is taken, and of equally cheap
+//! ones the set in the domain with the least waste: what the domain would have left if every possible victim
+//! left. For the components of a het job, which may be in several domains, the search runs once over the
+//! whole fabric.
+//!
+//! A set is proposed only if the whole job then fits, by the same placement code. Victims are whole jobs that
+//! it may preempt. No cheaper set exists unless the search budget was used up, which the answer says.
+//! Promises to jobs that come first in the queue are not touched.
 
 pub(super) mod cost;
 mod first_set;
@@ -48,41 +50,42 @@ use freed_fabric::{Clearing, FreedFabric};
 use group::Group;
 use search::VictimSearch;
 
-/// What is free of a node, or held of it, in the order of a room. Less than nothing is free where a job that comes
-/// later is promised what a running one holds.
+/// The free or held amounts of a node, in the order of a numbered amount. A free amount is negative where a
+/// later job is promised what a running one holds.
 pub(super) type Amount = Vec<i64>;
 
-/// A running job that may be asked to leave.
+/// A running job that may be preempted.
 #[derive(Clone, Debug)]
 pub(super) struct Victim {
     pub(super) attempt: Attempt,
     pub(super) rank: Rank,
     pub(super) loss: Loss,
-    /// The array it is a task of.
+    /// The array that the job is a task of.
     pub(super) array: Option<JobId>,
-    /// When it has ended if it is asked now.
+    /// The time at which the job has ended if it is asked to leave now.
     pub(super) gone: Time,
-    /// Whether it is only suspended: it gives up CPUs and nothing else, and ends later than was planned.
+    /// True if the job would only be suspended: it gives up its CPUs and nothing else, and ends later than
+    /// planned.
     pub(super) stays: bool,
     pub(super) held: Vec<(NodeId, Amount)>,
 }
 
-/// A job for which room is wanted, or a component of one.
+/// A job that wants to preempt others, or a component of one.
 pub(super) struct Claimant<'a> {
-    /// What it counts for where it would run.
+    /// The rank of the job where it would run.
     pub(super) rank: Rank,
-    /// The array it is a task of: tasks of one array leave each other what they have.
+    /// The array that the job is a task of: tasks of one array never preempt each other.
     pub(super) array: Option<JobId>,
     pub(super) request: &'a Request,
     pub(super) eligible: &'a Arc<EligibleNodes>,
-    /// The sizes that will do, the largest first.
+    /// The asks for the numbers of nodes that will do, the largest first.
     pub(super) asks: &'a [Ask],
-    /// Nodes that are reserved for others while it would run.
+    /// Nodes that are reserved for others while the job would run.
     pub(super) shut: Option<&'a FixedBitSet>,
 }
 
 impl Claimant<'_> {
-    /// Whether it may run on a node at all.
+    /// True if the job may run on a node at all.
     fn may_use(&self, inventory: &Inventory, node: NodeId) -> bool {
         let shut = self.shut.is_some_and(|shut| shut.contains(node.index()));
         inventory.nodes[node.index()].available && !shut && self.eligible.admitted.contains(node.index())
@@ -93,63 +96,63 @@ impl Claimant<'_> {
     }
 }
 
-/// Who has to leave for a job, and where it then goes.
+/// The victims of a job, and the nodes that it then gets.
 pub(super) struct Way {
     pub(super) victims: Vec<Attempt>,
-    /// Jobs whose nominations it takes over.
+    /// Jobs whose nominations the job takes over.
     pub(super) displaces: Vec<JobId>,
-    /// One, or one for each component of a het job.
+    /// The nodes of the job; for a het job of each component.
     pub(super) seats: Vec<Seat>,
-    /// When the last victim has ended, and which that is.
+    /// The time at which the last victim has ended, and that victim.
     pub(super) gone: Time,
     pub(super) last: Option<JobId>,
-    /// Whether it is certain that no cheaper set exists.
+    /// True if no cheaper set exists.
     pub(super) exact: bool,
-    /// What it costs, to be compared with other ways.
+    /// The cost, for comparison with other ways.
     pub(super) price: ComparedLoss,
 }
 
-/// Why nobody is asked to leave.
+/// The reason why no job is preempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoWay {
-    /// Those who are leaving already make room enough.
+    /// The jobs that are leaving already free enough.
     Needless,
-    /// The job would not fit even then.
+    /// The job would not fit even without its possible victims.
     Hopeless,
 }
 
-/// What stands, what may leave, and what is promised, while a pass goes on.
+/// Free amounts, possible victims and promises during a pass.
 #[derive(Debug, Default)]
 pub(super) struct Field {
     policy: Arc<Policy>,
-    /// By node; empty where nobody preempts anybody.
+    /// The free amounts of each node; empty if preemption is off.
     free: Vec<Amount>,
     victims: Vec<Victim>,
-    /// Nominations of jobs that have not been looked at in this pass.
+    /// Nominations of jobs that the pass has not looked at yet.
     nominated: BTreeMap<JobId, KeptNodes>,
-    /// Nominations that were taken over in this pass, and by whom.
+    /// Nominations that were taken over in this pass, with the job that did.
     displaced: BTreeMap<JobId, JobId>,
     starts: usize,
     reserved: usize,
-    /// Nodes that are promised to somebody from some time on.
+    /// Nodes that are promised to a job from some time on.
     promised: BTreeSet<NodeId>,
 }
 
-/// What is kept for a job.
+/// The nodes that are kept for a job.
 #[derive(Debug, Default)]
 struct KeptNodes {
-    /// What the job counts for: those that could not have made room for it themselves do not take it over, even where
-    /// they come first.
+    /// The rank of the job: a job that could not have preempted the same victims does not take the nodes
+    /// over, even if it comes first in the queue.
     rank: Rank,
-    /// The array it is a task of.
+    /// The array that the job is a task of.
     array: Option<JobId>,
     held: Vec<(NodeId, Amount)>,
 }
 
-/// Who looks for room: what it counts for, and the array it is a task of.
+/// The rank of a preemptor, and the array that it is a task of.
 type Caller = (Rank, Option<JobId>);
 
-/// The cheapest set of one or all domains, before it is known whose nominations it touches.
+/// The cheapest set of one or all domains, before affected nominations are known.
 struct Choice {
     victims: Vec<usize>,
     loss: Loss,
@@ -158,7 +161,7 @@ struct Choice {
 }
 
 impl Field {
-    /// Looks at what runs. Jobs that are leaving already count as gone.
+    /// The state at the beginning of a pass. Jobs that are leaving count as gone.
     pub(super) fn new(cluster: &Cluster, inventory: &Inventory, now: Time) -> Self {
         let whole = cluster.policy();
         let policy = &whole.preempt;
@@ -202,15 +205,15 @@ impl Field {
         field
     }
 
-    /// Whether any job of that rank could make others leave.
+    /// True if a job of that rank could preempt any job, or take over a nomination.
     pub(super) fn has_victims_for(&self, rank: Rank) -> bool {
         let mut victims = self.victims.iter();
         victims.any(|victim| rank.preempts(victim.rank, &self.policy))
             || self.takeovers((rank, None)).next().is_some()
     }
 
-    /// The lowest level of those who may be asked to leave, 0 where levels do not count; and what there would be at most if
-    /// all of them left. `None` if there are none.
+    /// The lowest level of all possible victims (0 where levels do not count), and the free amounts if all of
+    /// them left. `None` if there are no possible victims.
     pub(super) fn reach(&self, inventory: &Inventory) -> Option<(u32, Counts)> {
         let lowest = self.victims.iter().map(|victim| victim.rank.level).min()?;
         let lowest = if self.policy.preempt.by == PreemptBy::Partition { lowest } else { 0 };
@@ -223,14 +226,14 @@ impl Field {
         Some((lowest, all))
     }
 
-    /// When the last of those who may be asked to leave has left, were all asked now.
+    /// The time at which the last possible victim has ended if all are asked to leave now.
     pub(super) fn last_gone(&self) -> Time {
         self.victims.iter().map(|victim| victim.gone).max().unwrap_or_default()
     }
 
-    /// Whether a job may be asked to leave for some of that rank, which are no tasks of its own array. One that is only
-    /// suspended ends later then: not where somebody is promised what it has. And it stays in its leaves: not for those who all
-    /// want whole ones.
+    /// True if a job may be preempted for claimants of that rank that are not tasks of its own array. A job
+    /// that would only be suspended ends later, so it is spared where its nodes are promised. It also stays
+    /// in its leaves, so it is spared if all claimants want whole leaves.
     fn may_leave(&self, victim: &Victim, rank: Rank, claimants: &[Claimant<'_>]) -> bool {
         let is_sibling = |claimant: &Claimant<'_>| are_siblings(claimant.array, victim.array);
         let promised = || victim.held.iter().any(|(node, _)| self.promised.contains(node));
@@ -247,17 +250,17 @@ impl Field {
         self.nominated.iter().filter(move |(_, kept)| may(kept)).map(|(job, kept)| (*job, kept))
     }
 
-    /// A job with a nomination has its turn: nobody behind it can take it over any more.
+    /// Notes that a job with a nomination has its turn: no later job can take it over.
     ///
     /// # Errors
-    /// The job before it that has.
+    /// The earlier job that has taken it over.
     pub(super) fn confirm(&mut self, job: JobId) -> Result<(), JobId> {
         self.nominated.remove(&job);
         self.displaced.get(&job).map_or(Ok(()), |by| Err(*by))
     }
 
-    /// Takes note of what the pass has started and reserved since it was last asked. A reservation counts as if it
-    /// began now: nobody is driven from nodes for one job that are promised to another.
+    /// Notes the starts and reservations of the pass since the last call. A reservation counts as if it began
+    /// now: no job is preempted for one job on nodes that are promised to another.
     pub(super) fn catch_up(
         &mut self,
         inventory: &Inventory,
@@ -277,10 +280,10 @@ impl Field {
         (self.starts, self.reserved) = (starts.len(), reserved.len());
     }
 
-    /// Who has to leave for a job at the least cost, found with the steps of `budget`.
+    /// The cheapest victims for a job, searched for with the steps of `budget`.
     ///
     /// # Errors
-    /// [`NoWay`].
+    /// [`NoWay`] if no job is preempted.
     pub(super) fn way(
         &self,
         inventory: &Inventory,
@@ -290,11 +293,11 @@ impl Field {
         self.cheaper((claimant.rank, claimant.array), |free| self.cheapest(inventory, claimant, free, budget))
     }
 
-    /// Who has to leave for the components of a het job at the least cost. Only those whom every component by itself may
-    /// make leave.
+    /// The cheapest victims for the components of a het job. Only jobs that every component could preempt by
+    /// itself are victims.
     ///
     /// # Errors
-    /// [`NoWay`].
+    /// [`NoWay`] if no job is preempted.
     pub(super) fn way_together(
         &self,
         inventory: &Inventory,
@@ -302,7 +305,7 @@ impl Field {
         near: &Nearness,
         budget: &SharedBudget,
     ) -> Result<Way, NoWay> {
-        // All of them have one QOS, so that the lowest is the one that the others cover.
+        // All components have one QOS, so the lowest rank is covered by the others.
         let rank = claimants.iter().map(|claimant| claimant.rank).min().ok_or(NoWay::Hopeless)?;
         let leaves = |index: &usize| self.may_leave(&self.victims[*index], rank, claimants);
         let may: Vec<usize> = (0..self.victims.len()).filter(leaves).collect();
@@ -312,8 +315,8 @@ impl Field {
         })
     }
 
-    /// What `cheapest` finds on what is free, or, where that costs less, on what is free if the nominations of jobs that come
-    /// later are taken over.
+    /// The result of `cheapest` on the free amounts or, if that costs less, with nominations of later jobs
+    /// taken over.
     fn cheaper(&self, caller: Caller, cheapest: impl Fn(&[Amount]) -> Option<Choice>) -> Result<Way, NoWay> {
         let mine = cheapest(&self.free);
         if mine.as_ref().is_some_and(|choice| choice.victims.is_empty()) {
@@ -333,7 +336,7 @@ impl Field {
         Ok(self.settle(caller, choice))
     }
 
-    /// Makes what was found part of what stands.
+    /// Applies a way to the state.
     pub(super) fn follow(&mut self, by: JobId, way: &Way) {
         for job in &way.displaces {
             let kept = self.nominated.remove(job).unwrap_or_default();
@@ -352,7 +355,7 @@ impl Field {
         held.iter().for_each(|(node, held)| minus(&mut self.free[node.index()], held));
     }
 
-    /// The cheapest set over all domains, where so much is free without anybody leaving.
+    /// The cheapest set over all domains, given the free amounts if no job leaves.
     fn cheapest(
         &self,
         inventory: &Inventory,
@@ -414,13 +417,13 @@ impl Field {
         Some(Choice { victims, loss, seats, exact: !budget.is_spent() })
     }
 
-    /// The best of several domains; those are looked at first that promise most.
+    /// The best set of several domains; the most promising domains are searched first.
     fn best(&self, searches: Vec<(ComparedLoss, u64, usize, VictimSearch<'_>)>) -> Option<search::VictimSet> {
         let mut best: Option<(u64, search::VictimSet)> = None;
         for (bound, waste, _, search) in searches {
             let limit = best.as_ref().map(|(wasted, best)| {
                 let [first, second, third] = best.loss.price(self.policy.preempt.cost);
-                // Of equal cost is good enough where less is wasted.
+                // A set of equal cost is better if its domain wastes less.
                 [first, second, third + u64::from(waste < *wasted)]
             });
             if limit.is_some_and(|limit| bound >= limit) {
@@ -433,8 +436,7 @@ impl Field {
         best.map(|(_, found)| found)
     }
 
-    /// The domains that are compared: all that a `must` allows, or, where victims are not chosen domain by domain,
-    /// the fabric as a whole.
+    /// The domains to compare: all that a `must` allows, or the fabric as a whole if `topology = false`.
     fn domains(&self, freed: &FreedFabric<'_>) -> Vec<Option<DomainId>> {
         let fabric = freed.fabric();
         let flat = freed.claimant.asks.first().is_none_or(|ask| ask.strategy == Strategy::Flat);
@@ -449,7 +451,7 @@ impl Field {
         fabric.domains().filter(|(_, domain)| domain.layer() <= highest).map(|(id, _)| Some(id)).collect()
     }
 
-    /// Where a job goes, and what it takes of each node when some jobs have left.
+    /// The nodes of a job, and the amounts that it takes there once the victims have left.
     fn seat(&self, freed: &FreedFabric<'_>, victims: &[usize], placement: Placement) -> Option<Seat> {
         let leaving = || victims.iter().flat_map(|index| &self.victims[*index].held);
         let cleared = |node: NodeId| {
@@ -460,7 +462,7 @@ impl Field {
         seat(freed.inventory, freed.claimant, cleared, placement)
     }
 
-    /// Works out whose nominations stand in the way of a choice.
+    /// Computes the nominations that a choice takes over.
     fn settle(&self, caller: Caller, choice: Choice) -> Way {
         let displaces = self.displaced(caller, &choice);
         let victims: Vec<&Victim> = choice.victims.iter().map(|index| &self.victims[*index]).collect();
@@ -476,7 +478,7 @@ impl Field {
         }
     }
 
-    /// The nominations for which there is no room beside what a choice takes.
+    /// The nominations that do not fit beside a choice.
     fn displaced(&self, caller: Caller, choice: &Choice) -> Vec<JobId> {
         if self.takeovers(caller).next().is_none() {
             return Vec::new();
@@ -535,12 +537,12 @@ fn array_of(job: &Job) -> Option<JobId> {
     job.array.as_ref().map(|part| part.id)
 }
 
-/// Whether two jobs are tasks of one array.
+/// True if two jobs are tasks of one array.
 fn are_siblings(one: Option<JobId>, other: Option<JobId>) -> bool {
     one.is_some() && one == other
 }
 
-/// Nodes that have slots, and the slots.
+/// The number of nodes that have slots, and the number of slots.
 fn count(slots: &[u32]) -> (u64, u64) {
     let nodes = slots.iter().filter(|slots| **slots > 0).count() as u64;
     (nodes, slots.iter().map(|slots| u64::from(*slots)).sum())
@@ -586,7 +588,7 @@ pub(super) fn stays(phase: &Phase) -> bool {
     !leaves && matches!(phase, Phase::Running { .. } | Phase::Suspended(_))
 }
 
-/// What others could use of the nodes of a job if it were suspended: its CPUs; and of one that has nodes to itself all that it
+/// The amounts that suspending a job would free: its CPUs; and, if it has nodes to itself, everything that it
 /// was not given.
 fn cpus_of(inventory: &Inventory, job: &Job, alloc: &Alloc) -> Vec<(NodeId, Amount)> {
     let of_part = |part: &NodeAlloc| {
@@ -598,13 +600,13 @@ fn cpus_of(inventory: &Inventory, job: &Job, alloc: &Alloc) -> Vec<(NodeId, Amou
     alloc.nodes.iter().map(of_part).collect()
 }
 
-/// What a started job keeps others from using of one of its nodes, of which `full` is everything.
+/// The amounts of one node that a started job holds; `full` is the whole node.
 fn on_node(job: &Job, alloc: &Alloc, part: &NodeAlloc, full: Amount) -> Amount {
     match &job.phase {
         Phase::Suspended(suspended) => {
             signed(&amount_kept(part, suspended.back_on(part.node).len(), full.len()))
         }
-        // It is to be suspended.
+        // The job is to be suspended.
         Phase::Running { preempted: Some(told), .. } if told.then.is_none() => {
             signed(&amount_kept(part, 0, full.len()))
         }
@@ -621,8 +623,8 @@ pub(super) fn held(inventory: &Inventory, job: &Job, alloc: &Alloc) -> Vec<(Node
     own.chain(closed.into_iter().map(|node| (node, full(inventory, node)))).collect()
 }
 
-/// What must be free for a job to start on what is kept for it. One that has nodes to itself may find suspended jobs there,
-/// which have no CPUs, and gets what they have not.
+/// The amounts that must be free for a job to start on nodes kept for it. A job that has nodes to itself may
+/// find suspended jobs there, which have no CPUs; it gets what these do not hold.
 pub(super) fn needs(inventory: &Inventory, job: &Job, nomination: &Nomination) -> Vec<(NodeId, Amount)> {
     let mut needs = claims(inventory, job, nomination);
     for ((_, need), part) in needs.iter_mut().zip(&nomination.parts) {
@@ -633,7 +635,7 @@ pub(super) fn needs(inventory: &Inventory, job: &Job, nomination: &Nomination) -
     needs
 }
 
-/// What a nomination keeps others from using.
+/// The amounts that a nomination keeps from other jobs.
 pub(super) fn claims(inventory: &Inventory, job: &Job, nomination: &Nomination) -> Vec<(NodeId, Amount)> {
     let own = nomination.parts.iter().map(|part| of_part(inventory, part, nomination.exclusive));
     let closed = inventory.closes(&job.spec, &nomination.partition, nomination.nodes());

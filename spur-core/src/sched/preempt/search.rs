@@ -1,7 +1,8 @@
 //! The cheapest victims within one domain: branch and bound over "does this job leave or stay".
 //!
-//! Begins with a set that is good, not best, and then looks for a cheaper one wherever the bound in
-//! [`cost`](super::cost) leaves room for it. Exact unless the budget of the whole search for victims is used up.
+//! The search begins with a good set, then looks for a cheaper one wherever the bound in
+//! [`cost`](super::cost) allows one. The result is exact unless the budget of the whole search for victims is
+//! used up.
 
 use crate::id::NodeId;
 use crate::model::config::PreemptCost;
@@ -15,34 +16,34 @@ use super::{Victim, plus};
 /// Steps that placing the job once counts for, besides those of its placement.
 pub(super) const PLACING: u64 = 16;
 
-/// A set of jobs whose leaving makes room in a domain.
+/// A set of jobs whose leaving makes the job fit in a domain.
 #[derive(Clone, Debug)]
 pub(super) struct VictimSet {
-    /// Which, as numbers of the victims that were given.
+    /// The indices of the victims.
     pub(super) victims: Vec<usize>,
     pub(super) loss: Loss,
-    /// Where the job then goes.
+    /// The placement of the job after the victims have left.
     pub(super) placement: Placement,
 }
 
-/// One domain and the jobs that might leave it.
+/// One domain, and the jobs that may leave it.
 pub(super) struct VictimSearch<'a> {
     freed: FreedFabric<'a>,
     victims: &'a [Victim],
     by: PreemptCost,
-    /// Numbers of the victims that hold something here; everything below counts in positions of this list, which is
-    /// the order in which the search decides about them.
+    /// The indices of the victims that hold something here. All other indices refer to this list, which is in
+    /// the order of decisions.
     local: Vec<usize>,
     shares: Vec<Share>,
     orders: Orders,
     base: &'a [u32],
-    /// Slots that are missing while everybody stays.
+    /// Number of slots that are missing if every job stays.
     missing: u64,
-    /// The least that has to be lost.
+    /// A lower bound on the loss.
     pub(super) bound: Option<Loss>,
 }
 
-/// Whether a job leaves.
+/// The decision about a job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lot {
     Open,
@@ -51,7 +52,8 @@ pub(super) enum Lot {
 }
 
 impl<'a> VictimSearch<'a> {
-    /// `base` has the slots of every position without anybody leaving, `local` who might leave.
+    /// The search in one domain; `base` has the slots of every position if no job leaves, `local` the
+    /// possible victims.
     pub(super) fn new(
         freed: FreedFabric<'a>,
         base: &'a [u32],
@@ -96,8 +98,8 @@ impl<'a> VictimSearch<'a> {
         &self.victims[self.local[at]]
     }
 
-    /// The least that is lost beside what is lost by what was decided so far, `lots`, after which `missing` slots are
-    /// missing at least; it is known that the job does not fit yet.
+    /// A lower bound on the further loss, given the decisions in `lots`, after which at least `missing` slots
+    /// are missing. The job is known not to fit yet.
     ///
     /// Where a node is shared out among those who have to leave it, they count with their shares also after the others
     /// have left: what is missing is what was missing at first, less the shares of those who leave.
@@ -117,7 +119,8 @@ impl<'a> VictimSearch<'a> {
         least(&self.shares, &self.orders, self.by, missing, is_open)
     }
 
-    /// The cheapest set that costs less than `limit`. If the budget is spent afterwards, there may be a cheaper one.
+    /// The cheapest set that costs less than `limit`; `None` if there is none. If the budget is spent, a
+    /// cheaper one may exist.
     pub(super) fn run(&self, limit: Option<ComparedLoss>) -> Option<VictimSet> {
         let order: Vec<usize> = (0..self.local.len()).collect();
         let (leaving, placed) = first_set::good(&mut InDomain { search: self }, &order)?;
@@ -136,7 +139,7 @@ impl<'a> VictimSearch<'a> {
         VictimSet { victims, loss, placement }
     }
 
-    /// Looks for a cheaper set than the one that is known.
+    /// Looks for a cheaper set than the known one.
     fn better(&self, known: VictimSet, limit: Option<ComparedLoss>) -> VictimSet {
         let budget = self.freed.budget;
         let mut best = known;
@@ -177,7 +180,7 @@ impl<'a> VictimSearch<'a> {
                 (at, fresh) = (at + 1, true);
                 continue;
             }
-            // Back to the last job that leaves, which now stays.
+            // Backtracks to the last job that leaves; that job now stays.
             fresh = false;
             loop {
                 if at == 0 {
@@ -218,8 +221,8 @@ impl RoomTrial for InDomain<'_, '_> {
         clearing.place()
     }
 
-    /// Those stay who hold nothing where the job goes. A job that wants whole leaves also needs the rest of them, so that
-    /// everybody leaves then.
+    /// Jobs stay that hold nothing on the nodes of the placement. A job that wants whole leaves needs the
+    /// rest of them, too, so all jobs leave then.
     fn spare(&self, leaving: &mut Vec<usize>, placement: &Placement) {
         let freed = &self.search.freed;
         if freed.claimant.wants_whole_leaves() {
@@ -240,8 +243,8 @@ impl RoomTrial for InDomain<'_, '_> {
     }
 }
 
-/// What each victim loses and can give. On a node that is taken whole everybody has to leave, so its slot is shared out
-/// among them; elsewhere any of them may be the one that makes the difference.
+/// The loss and the gain of each victim. On a node that is taken whole all jobs have to leave, so they share
+/// its slot; elsewhere each of them may be decisive.
 fn shares(freed: &FreedFabric<'_>, base: &[u32], victims: &[Victim], local: &[usize]) -> Vec<Share> {
     let mut shares: Vec<Share> =
         local.iter().map(|index| Share { loss: victims[*index].loss, gain: 0, worth: 0 }).collect();
@@ -287,8 +290,8 @@ fn shares(freed: &FreedFabric<'_>, base: &[u32], victims: &[Victim], local: &[us
     shares
 }
 
-/// The order in which victims are decided about: those first that a cheap set is most likely to have; of equals, jobs
-/// of one node together, the youngest first.
+/// The order in which victims are decided: those first that a cheap set probably contains; of equals, jobs of
+/// one node together, the youngest first.
 fn order(shares: &[Share], victims: &[Victim], local: &[usize], by: PreemptCost) -> Vec<usize> {
     let mut order = Orders::of(shares).by_work;
     order.sort_by_key(|at| {

@@ -1,5 +1,5 @@
-//! Jobs in the order of the queue, in chunks that know the least that any job in them takes: whoever looks for a job
-//! that fits what is free passes over all others by the chunk.
+//! Jobs in the order of the queue, in chunks with the least that any job of the chunk takes. A search for a
+//! job that fits the free resources skips a chunk whose least does not fit.
 
 use std::cmp::Reverse;
 
@@ -7,18 +7,18 @@ use crate::id::JobId;
 use crate::sched::request::counts::Counts;
 use crate::text::time::Time;
 
-/// Rows in a chunk before it is cut in two.
+/// Number of rows in a chunk above which the chunk is split.
 const FULL: usize = 128;
 
-/// What a job is sorted by; the smaller key comes first.
+/// The sort key of a job; smaller keys come first.
 ///
-/// Jobs that have waited too long come before all others, in order of submission; then tiers (of QOS, where these preempt,
-/// and of partitions), the order's own measure, and submission.
+/// Jobs that have waited for `max_wait` come before all others, in order of submission. Then count the tier
+/// (of QOS, where these preempt, and of partitions), the measure of the order, and the time of submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     aged: Reverse<bool>,
     tier: Reverse<u32>,
-    /// Seconds planned to run, where that is what orders those who backfill; otherwise 0.
+    /// Planned run time in seconds, where backfill is sorted by it; otherwise 0.
     length: u64,
     priority: Reverse<u32>,
     rank: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// No key is smaller.
+    /// The smallest possible key.
     pub(crate) const FIRST: Self = Self {
         aged: Reverse(true),
         tier: Reverse(u32::MAX),
@@ -38,7 +38,7 @@ impl Key {
         job: JobId(0),
     };
 
-    /// A job's place by tier, priority and rank.
+    /// The key of a job by tier, priority and rank.
     pub(crate) fn new(tier: u32, priority: u32, rank: Option<f64>, submitted: Time, job: JobId) -> Self {
         Self {
             aged: Reverse(false),
@@ -51,35 +51,37 @@ impl Key {
         }
     }
 
-    /// The place of a job that has waited too long.
+    /// The key of a job that has waited for `max_wait`.
     pub(crate) fn aged(submitted: Time, job: JobId) -> Self {
         Self { aged: Reverse(true), ..Self::new(0, 0, None, submitted, job) }
     }
 
-    /// Whether the job has waited too long.
+    /// True if the job has waited for `max_wait`.
     pub(crate) fn is_aged(&self) -> bool {
         self.aged.0
     }
 
-    /// The job's place among others of its tier by how long they are planned to run. Who has waited too long keeps his.
+    /// The key of the job where backfill is sorted by planned run time. A job that has waited for `max_wait`
+    /// keeps its key.
     pub(crate) fn by_length(self, seconds: u64) -> Self {
         Self { length: if self.is_aged() { 0 } else { seconds }, ..self }
     }
 }
 
-/// A number that is ordered as [`f64::total_cmp`] orders the other.
+/// Maps a number to an integer with the order of [`f64::total_cmp`].
 fn sortable(value: f64) -> u64 {
     let bits = value.to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
 }
 
-/// The least that a job takes and for how long, and how far it reaches.
+/// The least that a job takes, its run time, and its reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Least {
     pub(crate) counts: Counts,
-    /// Seconds.
+    /// Planned run time in seconds.
     pub(crate) run_time: u64,
-    /// How high it reaches where jobs make others leave, see [`precedence::reach`](crate::sched::precedence::reach).
+    /// The jobs that this one may preempt, as a number; see
+    /// [`precedence::reach`](crate::sched::precedence::reach).
     pub(crate) reach: u32,
 }
 
@@ -100,14 +102,14 @@ impl Least {
     }
 }
 
-/// A job with its place and what it takes.
+/// A job with its key and the least that it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) key: Key,
     pub(crate) least: Least,
 }
 
-/// Neighbours in the order of the queue; a chunk is never empty.
+/// Adjacent rows in the order of the queue, at least one.
 #[derive(Clone, Debug)]
 struct Chunk {
     rows: Vec<Row>,
@@ -121,7 +123,7 @@ impl Chunk {
     }
 }
 
-/// A place in the order, from which a walk goes on.
+/// A place in the order, from which a walk continues.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
     chunk: usize,
@@ -136,24 +138,24 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Puts rows in order.
+    /// Sorts rows.
     pub(crate) fn new(mut rows: Vec<Row>) -> Self {
         rows.sort_unstable_by_key(|row| row.key);
         let chunks = rows.chunks(FULL / 2).filter_map(|chunk| Chunk::new(chunk.to_vec()));
         Self { chunks: chunks.collect(), len: rows.len() }
     }
 
-    /// The number of jobs.
+    /// Number of jobs.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// All of them in order.
+    /// All rows in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Row> {
         self.chunks.iter().flat_map(|chunk| &chunk.rows)
     }
 
-    /// The number of jobs that stand before a key.
+    /// Number of jobs before a key.
     pub(crate) fn before(&self, key: &Key) -> usize {
         let (at, row) = self.find(key);
         self.chunks[..at].iter().map(|chunk| chunk.rows.len()).sum::<usize>() + row
@@ -163,7 +165,8 @@ impl Rows {
     pub(crate) fn insert(&mut self, row: Row) {
         let (at, place) = self.find(&row.key);
         self.len += 1;
-        // A place at the start of a chunk may as well be the end of the one before.
+        // A place at the start of a chunk is also the end of the chunk before, which saves a chunk at the end
+        // of all rows.
         let (at, place) = match at.checked_sub(1) {
             Some(before) if place == 0 => (before, self.chunks[before].rows.len()),
             _ => (at, place),
@@ -181,7 +184,7 @@ impl Rows {
         }
     }
 
-    /// Takes a row out; nothing happens if it is not there.
+    /// Removes a row; does nothing if the row is not there.
     pub(crate) fn remove(&mut self, key: &Key) {
         let (at, place) = self.find(key);
         let Some(chunk) = self.chunks.get_mut(at) else { return };
@@ -222,7 +225,7 @@ impl Rows {
         None
     }
 
-    /// The chunk and the row at which a key is, or would be.
+    /// The chunk and the index within it at which a key is, or would be.
     fn find(&self, key: &Key) -> (usize, usize) {
         let at = self.chunks.partition_point(|chunk| chunk.rows.last().is_some_and(|row| row.key < *key));
         let place = self.chunks.get(at).map_or(0, |chunk| chunk.rows.partition_point(|row| row.key < *key));

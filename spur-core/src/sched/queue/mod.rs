@@ -1,4 +1,4 @@
-//! What a pass is given of the queue: who is looked at, in what order, and why the others are not.
+//! The queue as a pass gets it: the jobs to look at, their order, and the reasons of all others.
 
 pub(super) mod asleep;
 pub(super) mod chunks;
@@ -34,35 +34,36 @@ use chunks::{Key, Least};
 use limited::{ChoiceLimits, QueueLimits};
 use priority::{Factors, Facts};
 
-/// A job that may be started if there is room: what does not change while it waits.
+/// A job that may be started if it fits: the facts that do not change while it waits.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) attempt: Attempt,
     pub(super) spec: Arc<JobSpec>,
     pub(super) eligible: Time,
-    /// Planned run time, seconds.
+    /// Planned run time in seconds.
     pub(super) run_time: u64,
-    /// What it is content with if it starts earlier for that, seconds: `--time-min`, at most the above.
+    /// The shortest run time in seconds that the job accepts for an earlier start (`--time-min`), at most
+    /// `run_time`.
     pub(super) shortest: u64,
-    /// Nodes of the job that `--gather-with` names, if it runs.
+    /// The nodes of the job that `--gather-with` names, if that job runs.
     pub(super) gather_with: Vec<NodeId>,
     pub(super) choices: Choices,
     /// The limits of associations and QOS by choice, where these are enforced.
     pub(super) limits: Option<Arc<[ChoiceLimits]>>,
     /// The other components, where this is the first one of a het job.
     pub(super) rest: Box<[Candidate]>,
-    /// What a record that belongs to an array stands for.
+    /// The tasks that a record of an array stands for.
     pub(super) array: Option<Box<Tasks>>,
 }
 
 impl Candidate {
-    /// This one and those that start with it.
+    /// This candidate and the other components of its het job.
     pub(super) fn all(&self) -> impl Iterator<Item = &Candidate> {
         std::iter::once(self).chain(&self.rest)
     }
 
-    /// How often it may be asked in one pass who would have to leave for it: for every task, in every partition, with every
-    /// alternative of its constraint; for a het job, in every combination of these.
+    /// The largest number of searches for victims that the job may need in one pass: for every task, in every
+    /// partition, with every alternative of its constraint; for a het job in every combination of these.
     pub(super) fn claims(&self) -> usize {
         let tasks = self.array.as_ref().map_or(1, |array| array.tasks.len());
         let ways = self.all().map(|component| {
@@ -71,34 +72,34 @@ impl Candidate {
         ways.fold(tasks, usize::saturating_mul)
     }
 
-    /// Its next task, if `before` of them have been dealt with: nothing for one that belongs to no array.
+    /// The next task after `before` tasks have been dealt with; `None` if the job belongs to no array.
     pub(super) fn task(&self, before: usize) -> Option<ArrayTaskId> {
         self.array.as_ref().and_then(|array| array.tasks.nth(before)).map(ArrayTaskId)
     }
 }
 
-/// Tasks of an array that wait as one.
+/// Tasks of an array that wait together.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tasks {
-    /// The array's number.
+    /// The number of the array.
     pub(super) id: JobId,
     pub(super) tasks: TaskSet,
-    /// How many more of the array's tasks may start now, if it has a limit.
+    /// Number of further tasks of the array that may start now; `None` without a limit.
     pub(super) more: Option<usize>,
 }
 
-/// What a pass knows of arrays that limit how many of their tasks run at a time.
+/// The state of arrays that limit how many of their tasks run at a time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Throttle {
-    /// How many tasks of each array the pass has started.
+    /// Number of tasks of each array that the pass has started.
     started: BTreeMap<JobId, usize>,
-    /// The planned ends of each array's tasks that run, start or have a reservation, earliest first; only where everybody
-    /// has a reservation.
+    /// The planned ends of each array's tasks that run, start or have a reservation, the earliest first. Kept
+    /// only where every job has a reservation.
     ends: BTreeMap<JobId, Vec<Time>>,
 }
 
 impl Throttle {
-    /// Whether the array of these tasks lets another one start.
+    /// True if the array's limit allows another task to start.
     pub(super) fn lets(&self, tasks: &Tasks) -> bool {
         let started = self.started.get(&tasks.id).copied().unwrap_or(0);
         tasks.more.is_none_or(|more| started < more)
@@ -111,20 +112,21 @@ impl Throttle {
         }
     }
 
-    /// Learns when a task of an array with a limit is planned to end.
+    /// Notes the planned end of a task of an array with a limit.
     pub(super) fn occupy(&mut self, candidate: &Candidate, end: Time) {
         if let Some(tasks) = candidate.array.as_ref().filter(|tasks| tasks.more.is_some()) {
             self.occupy_array(tasks.id, end);
         }
     }
 
-    /// Learns when a task of an array is planned to end.
+    /// Notes the planned end of a task of an array.
     pub(super) fn occupy_array(&mut self, array: JobId, end: Time) {
         let ends = self.ends.entry(array).or_default();
         ends.insert(ends.partition_point(|other| *other <= end), end);
     }
 
-    /// From when on the limit of its array lets another task run, if not from now on.
+    /// The time from which the array's limit allows another task; `None` if it does already, or there is no
+    /// limit.
     pub(super) fn lets_from(&self, candidate: &Candidate, now: Time) -> Option<Time> {
         let tasks = candidate.array.as_ref().filter(|tasks| tasks.more.is_some())?;
         let limit = candidate.spec.array.as_ref()?.limit?;
@@ -136,34 +138,34 @@ impl Throttle {
     }
 }
 
-/// The partitions that a job may run in and what it needs there, those of the highest tier first, of one tier in the
-/// order it named them. Jobs that come one after another and want the same share it.
+/// The partitions that a job may run in, each with the job's request there: the highest tier first, equal
+/// tiers in the order of the job. Consecutive jobs with equal choices share them.
 pub(super) type Choices = Arc<[(usize, Request)]>;
 
-/// More than the highest tier that a partition can have.
+/// One more than the highest tier that a partition can have.
 const TIERS: u32 = 1 << 16;
 
-/// How many different choices are remembered, for those that come next to share them.
+/// Number of recent choices that are remembered for sharing.
 const ALIKE: usize = 16;
 
 /// A candidate on its way through one pass.
 #[derive(Clone, Debug)]
 pub(super) struct Queued {
     pub(super) candidate: Arc<Candidate>,
-    /// The place of the job in the queue.
+    /// The key of the job in the queue.
     pub(super) key: Key,
-    /// The place of the job among those who backfill, where these have an order of their own.
+    /// The key of the job among the jobs that backfill, where these have an order of their own.
     pub(super) behind: Key,
     pub(super) priority: u32,
-    /// Whether a start was ever promised to it.
+    /// True if the job has a promised start.
     pub(super) promised: bool,
-    /// Whether it was put off once already.
+    /// True if the job was put off once already.
     pub(super) second: bool,
-    /// How many of its tasks the pass has dealt with.
+    /// Number of its tasks that the pass has dealt with.
     pub(super) dealt: usize,
-    /// How many of them were found to have to wait: those behind them wait, too.
+    /// Number of its tasks that have to wait; the tasks behind them wait, too.
     pub(super) waits: usize,
-    /// Whether the plan says already why it waits.
+    /// True if the plan already has the reason why the job waits.
     pub(super) told: bool,
 }
 
@@ -175,69 +177,70 @@ impl Deref for Queued {
     }
 }
 
-/// The queue, and those who are not in it.
+/// The queue, and the jobs that are set aside.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// The first first.
+    /// The candidates, the first one first.
     pub(super) candidates: Vec<Queued>,
-    /// Jobs that something else than room keeps waiting.
+    /// Jobs that wait for something other than resources.
     pub(super) aside: Vec<Waiting>,
-    /// Whether a depth left jobs out.
+    /// True if a depth left jobs out.
     pub(super) truncated: bool,
 }
 
-/// Something else than room that keeps a job waiting, and the sentence behind it.
+/// The reason why a job waits for something other than resources, with its sentence.
 pub(super) type Obstacle = (Reason, String);
 
-/// A job that may be started, with everything its place in the queue follows from.
+/// A job that may be started, with everything that its place in the queue depends on.
 #[derive(Clone, Debug)]
 pub(super) struct Ranked {
     facts: Facts,
-    /// What comes before the order: the tier of its partition, and before that who may preempt whom.
+    /// The rank before the order: whether its QOS may be preempted, then the tier of its partition.
     tier: u32,
     job: JobId,
     /// The first of its partitions that starts jobs.
     pub(super) partition: usize,
-    /// Whose it is.
+    /// The numeric id of the user.
     pub(super) uid: u32,
-    /// How far it reaches where jobs make others leave.
+    /// The reach of the job, see [`Least::reach`].
     reach: u32,
-    /// Whether a start was ever promised to it.
+    /// True if the job has a promised start.
     pub(super) promised: bool,
-    /// The candidate, if its request makes sense in any of its partitions.
+    /// The candidate, if the request is valid in any of its partitions.
     pub(super) candidate: Result<Arc<Candidate>, Obstacle>,
 }
 
 impl Ranked {
-    /// Takes the fair-share factor that follows from ranks as they are.
+    /// Updates the fair-share factor from the current ranks.
     pub(super) fn share(&mut self, cluster: &Cluster, inventory: &Inventory) {
         if let Some(job) = cluster.job(self.job) {
             self.facts.fair_share = fair_share(cluster, inventory, &job.spec, self.partition);
         }
     }
 
-    /// Its place among those who backfill, where the shortest of these come first.
+    /// The key of the job where backfill is sorted by planned run time.
     pub(super) fn by_length(&self, key: Key) -> Key {
         key.by_length(self.facts.weighed_time)
     }
 
-    /// How long it is planned to run at least, seconds.
+    /// The shortest run time in seconds that the job accepts.
     pub(super) fn shortest(&self) -> u64 {
         self.candidate.as_ref().map_or(self.facts.run_time, |candidate| candidate.shortest)
     }
 
-    /// Whether it is to run in a reservation of nodes and time.
+    /// True if the job, or a component of it, names a reservation of nodes.
     pub(super) fn asks_for_reservation(&self) -> bool {
         let candidate = self.candidate.iter().flat_map(|candidate| candidate.all());
         candidate.into_iter().any(|candidate| candidate.spec.reservations().next().is_some())
     }
 
-    /// Whether it stands for tasks of an array.
+    /// True if the job stands for tasks of an array.
     pub(super) fn is_array(&self) -> bool {
         self.candidate.as_ref().is_ok_and(|candidate| candidate.array.is_some())
     }
 
-    /// Whether it is what was there `before`, only with fewer tasks, none of which may start that might not then.
+    /// True if this is the same record as `before` with some tasks less, and no task may start now that could
+    /// not then.
     pub(super) fn is_rest_of(&self, before: &Self) -> bool {
         let (Ok(now), Ok(then)) = (&self.candidate, &before.candidate) else { return false };
         let (Some(mine), Some(theirs)) = (&now.array, &then.array) else { return false };
@@ -252,7 +255,7 @@ impl Ranked {
             && now.choices == then.choices
     }
 
-    /// What it takes at least, whichever of its partitions it runs in, and how far it reaches.
+    /// The least that the job takes in any of its partitions, and its reach.
     pub(super) fn at_least(&self) -> Least {
         let choices = self.candidate.iter().flat_map(|candidate| candidate.choices.iter());
         let counts = choices.map(|(_, request)| Counts::of(request)).reduce(Counts::min).unwrap_or_default();
@@ -260,8 +263,8 @@ impl Ranked {
     }
 }
 
-/// The priority that a pending job begins with when nothing but room keeps it waiting: what is shown of one that waits for
-/// a time or for others, or that no pass has looked at.
+/// The priority of a pending job at the time it becomes eligible. It is shown for a job that waits for a time
+/// or for other jobs, or that no pass has looked at.
 #[must_use]
 pub fn first_priority(cluster: &Cluster, job: &Job, now: Time) -> u32 {
     let inventory = cluster.standing(Inventory::new);
@@ -275,11 +278,11 @@ pub fn first_priority(cluster: &Cluster, job: &Job, now: Time) -> u32 {
 /// The priority of a job in one of its partitions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartPriority {
-    /// The partition.
+    /// The name of the partition.
     pub partition: Arc<str>,
     /// The multifactor priority.
     pub priority: u32,
-    /// What makes it up; None where it was asked for or set by an operator.
+    /// The factors of the priority; `None` where the priority was asked for or set by an operator.
     pub factors: Option<Factors>,
     /// The resources that have a weight.
     pub tres: Vec<TresShare>,
@@ -292,7 +295,7 @@ pub struct TresShare {
     pub kind: TresKind,
     /// The share, from 0 to 1.
     pub share: f64,
-    /// What the share is multiplied by.
+    /// The weight of the resource.
     pub weight: f64,
 }
 
@@ -317,8 +320,9 @@ fn tres_shares(inventory: &Inventory, spec: &JobSpec, partition: usize) -> Vec<T
     weights.iter().map(share).collect()
 }
 
-/// The priorities of a job in its partitions, of which the largest counts; none of one that something else than room keeps
-/// waiting. The components of a het job stand where the first one would if it had the size of the whole.
+/// The priorities of a job in its partitions, of which the largest counts; empty for a job that waits for
+/// something other than resources. Components of a het job have the priority of the first component with the
+/// size of the whole.
 #[must_use]
 pub fn priorities(cluster: &Cluster, job: &Job, now: Time) -> Vec<PartPriority> {
     let inventory = cluster.standing(Inventory::new);
@@ -353,7 +357,7 @@ pub fn priorities(cluster: &Cluster, job: &Job, now: Time) -> Vec<PartPriority> 
         .collect()
 }
 
-/// What of its account keeps a job waiting: it needs an association in each of its partitions.
+/// The obstacle of a job without an association in one of its partitions; `None` if it has all.
 fn not_by_account(cluster: &Cluster, spec: &JobSpec) -> Option<Obstacle> {
     if spec.partitions.iter().all(|partition| cluster.has_association(spec, partition)) {
         return None;
@@ -362,7 +366,7 @@ fn not_by_account(cluster: &Cluster, spec: &JobSpec) -> Option<Obstacle> {
     Some((Reason::InvalidAccount, format!("user {user} has no association with account '{account}'")))
 }
 
-/// What is known of a job by itself: how long it runs, forecasts say.
+/// The facts of a job that depend on it alone; forecasts supply the run time.
 fn facts(
     cluster: &Cluster,
     inventory: &Inventory,
@@ -388,7 +392,7 @@ fn facts(
     }
 }
 
-/// The fair-share factor of a job in a partition; 0 where it has no weight.
+/// The fair-share factor of a job in a partition; 0 if fair share has no weight.
 fn fair_share(cluster: &Cluster, inventory: &Inventory, spec: &JobSpec, partition: usize) -> f64 {
     if inventory.policy.scheduler.priority_weight_fairshare == 0 {
         return 0.0;
@@ -397,13 +401,14 @@ fn fair_share(cluster: &Cluster, inventory: &Inventory, spec: &JobSpec, partitio
     cluster.fair_shares().factor(&cluster.own_holder(spec, partition))
 }
 
-/// What jobs are measured by.
+/// Computes the sort keys of jobs.
 #[derive(Clone, Debug)]
 pub(super) struct Measure {
     inventory: Arc<Inventory>,
-    /// By QOS: how far behind others its jobs stand, because these may preempt them. Empty where QOS do not preempt.
+    /// For each QOS, the length of the longest chain of QOS that may preempt it. Empty where QOS do not
+    /// preempt.
     depths: Vec<u32>,
-    /// What the last jobs wanted, the newest first.
+    /// The choices of recent jobs, the newest first.
     alike: VecDeque<Choices>,
     pub(super) limits: QueueLimits,
 }
@@ -416,7 +421,7 @@ impl Measure {
         Self { inventory, depths, alike: VecDeque::with_capacity(ALIKE), limits: QueueLimits::default() }
     }
 
-    /// Whether jobs change places while they wait, other than by waiting too long.
+    /// True if jobs change places as time passes, other than by reaching `max_wait`.
     pub(super) fn varies(&self) -> bool {
         let policy = &self.inventory.policy.scheduler;
         match policy.order {
@@ -426,11 +431,11 @@ impl Measure {
         }
     }
 
-    /// A pending job with what its place follows from, or what else than room keeps it waiting.
+    /// A pending job with the facts for its place, or the obstacle that it waits for.
     pub(super) fn rank(&mut self, input: PlanInput<'_>, job: &Job) -> Result<Ranked, Obstacle> {
         let PlanInput { cluster, forecast, now, .. } = input;
         let Phase::Pending(pending) = &job.phase else { return Err((Reason::None, String::new())) };
-        // Where everybody has a reservation, the next tasks of an array that may start no more now have theirs.
+        // Where every job has a reservation, the next tasks of an array at its limit have one, too.
         let plans_all = self.inventory.policy.scheduler.backfill == Backfill::Conservative;
         let obstacle = obstacle(cluster, job, pending, now)
             .or_else(|| (!plans_all && cluster.more_tasks(job) == Some(0)).then(|| throttled(&job.spec)))
@@ -459,7 +464,7 @@ impl Measure {
             let rest = self.rest(input, job, &mut facts)?;
             Ok(Arc::new(Candidate { rest, ..first }))
         });
-        // A het job makes only those leave whom every component could.
+        // A het job may preempt only jobs that every component could preempt.
         let components = std::iter::once(job).chain(cluster.jobs().followers(job));
         Ok(Ranked {
             reach: components.map(|job| self.reach(job)).min().unwrap_or(0),
@@ -473,7 +478,7 @@ impl Measure {
         })
     }
 
-    /// How far a job, or one component, reaches where jobs make others leave.
+    /// The reach of a job, or of one component.
     fn reach(&self, job: &Job) -> u32 {
         let configs = self.inventory.partitions_of(&job.spec).map(|(_, partition)| &partition.config);
         let tiers =
@@ -481,8 +486,8 @@ impl Measure {
         precedence::reach(&self.inventory.policy, tiers, job.spec.qos.as_deref(), configs)
     }
 
-    /// The other components of a het job, which stands in the queue where its first one would if that had the size of the
-    /// whole and ran as long as the longest of them.
+    /// The other components of a het job. Adds their size and run time to the facts of the first component,
+    /// whose place the het job has.
     fn rest(
         &mut self,
         PlanInput { cluster, forecast, .. }: PlanInput<'_>,
@@ -502,7 +507,7 @@ impl Measure {
         Ok(rest.into())
     }
 
-    /// What of its QOS keeps a job waiting in every partition.
+    /// The obstacle by the job's QOS that holds in every partition; `None` if there is none.
     fn not_by_qos(&self, spec: &JobSpec) -> Option<Obstacle> {
         let policy = &self.inventory.policy;
         let name = spec.qos.as_deref()?;
@@ -515,8 +520,8 @@ impl Measure {
         (least > most).then(|| (Reason::QOSMaxWallDurationPerJobLimit, sentence()))
     }
 
-    /// A place before the order: where QOS preempt, jobs that some may preempt come after those, whatever their partition;
-    /// then the tier of the partition counts.
+    /// The rank before the order. Where QOS preempt, jobs whose QOS may be preempted come after the others,
+    /// whatever their partition; then the tier of the partition counts.
     fn standing(&self, spec: &JobSpec, tier: u32) -> u32 {
         let Some(deepest) = self.depths.iter().max() else { return tier };
         let qos = spec.qos.as_deref().and_then(|name| self.inventory.policy.qos_index(name));
@@ -524,7 +529,7 @@ impl Measure {
         (deepest - depth).saturating_mul(TIERS).saturating_add(tier)
     }
 
-    /// Why none of a job's partitions starts it.
+    /// The obstacle of a job that none of its partitions starts.
     fn closed(&self, job: &Job) -> Obstacle {
         let mut known = self.inventory.partitions_of(&job.spec).map(|(_, partition)| partition);
         let open = known.clone().filter(|partition| partition.starts()).map(|open| &open.config);
@@ -543,12 +548,12 @@ impl Measure {
         (reason, format!("partition {} starts no jobs now", partition.name()))
     }
 
-    /// A job's priority.
+    /// The priority of a job.
     pub(super) fn priority(&self, ranked: &Ranked, now: Time) -> u32 {
         priority::multifactor(&self.inventory.policy.scheduler, &self.inventory.scale, &ranked.facts, now)
     }
 
-    /// What a job is sorted by. Of several partitions the best counts.
+    /// The sort key of a job; the best of several partitions counts.
     pub(super) fn key(&self, ranked: &Ranked, now: Time) -> Key {
         let policy = &self.inventory.policy.scheduler;
         let facts = &ranked.facts;
@@ -556,13 +561,13 @@ impl Measure {
             return Key::aged(facts.submitted, ranked.job);
         }
         let priority = if policy.order == Order::Multifactor { self.priority(ranked, now) } else { 0 };
-        // Shortest job first sorts only what backfills: the head is whoever came first.
+        // `sjf` sorts only the jobs that backfill: the head is the job that was submitted first.
         let by_rank = !matches!(policy.order, Order::Multifactor | Order::Fcfs | Order::Sjf);
         let rank = by_rank.then(|| priority::rank(policy.order, facts, now)).flatten();
         Key::new(ranked.tier, priority, rank, facts.submitted, ranked.job)
     }
 
-    /// A job with what it needs in each of its partitions that start jobs.
+    /// The candidate of a job, with its request in each of its partitions that start jobs.
     fn candidate(&mut self, cluster: &Cluster, job: &Job, facts: &Facts) -> Result<Candidate, Obstacle> {
         let mut choices = Vec::with_capacity(job.spec.partitions.len());
         let mut problem = String::new();
@@ -577,7 +582,7 @@ impl Measure {
         if choices.is_empty() {
             return Err((Reason::BadConstraints, problem));
         }
-        // Where a job starts as soon in several, it starts in the highest, as in Slurm.
+        // If a job starts equally early in several partitions, it starts in the highest tier, as in Slurm.
         let tier = |index: usize| self.inventory.partitions[index].partition.config.priority_tier;
         choices.sort_by_key(|(index, _)| std::cmp::Reverse(tier(*index)));
         let choices = self.shared(choices);
@@ -596,7 +601,7 @@ impl Measure {
         })
     }
 
-    /// Choices that are shared with a job which came shortly before, if there is one like it.
+    /// The choices, shared with a recent job that has equal ones.
     fn shared(&mut self, choices: Vec<(usize, Request)>) -> Choices {
         let found = self.alike.iter().position(|known| **known == *choices);
         let choices = found.and_then(|at| self.alike.remove(at)).unwrap_or_else(|| choices.into());
@@ -606,17 +611,18 @@ impl Measure {
     }
 }
 
-/// Whether a partition starts jobs now, and a job of this QOS by its limits.
+/// True if a partition starts jobs now, and allows this job by its limits.
 fn starts(partition: &Partition, spec: &JobSpec, qos: Option<&QosConfig>) -> bool {
     partition.starts() && partition.config.limit(spec, qos).is_none()
 }
 
-/// Whether a job has waited so long that it goes before those who have not.
+/// True if a job has been eligible for `max_wait`.
 pub(super) fn is_overdue(policy: &SchedulerPolicy, eligible: Time, now: Time) -> bool {
     policy.max_wait.0 > 0 && now.since(eligible) >= policy.max_wait.0
 }
 
-/// What else than room and partitions keeps a pending job waiting; for a component of a het job, what keeps any of them.
+/// The obstacle of a pending job other than resources and partitions; for a component of a het job, the
+/// obstacle of any component.
 pub(super) fn obstacle(cluster: &Cluster, job: &Job, pending: &Pending, now: Time) -> Option<Obstacle> {
     let own = own_obstacle(job, pending, now).map(|reason| (reason, String::new()));
     let Some(het) = job.spec.het.as_deref() else { return own };
@@ -646,19 +652,19 @@ fn own_obstacle(job: &Job, pending: &Pending, now: Time) -> Option<Reason> {
     pending.not_before.is_some_and(|begin| begin > now).then_some(Reason::BeginTime)
 }
 
-/// What keeps tasks waiting of an array of which no more may run at once.
+/// The obstacle of tasks whose array is at its limit.
 pub(super) fn throttled(spec: &JobSpec) -> Obstacle {
     let limit = spec.array.as_ref().and_then(|array| array.limit).unwrap_or_default();
     (Reason::JobArrayTaskLimit, format!("at most {limit} of its tasks may run at one time"))
 }
 
-/// What a record of an array stands for.
+/// The tasks that a record of an array stands for; `None` for other jobs.
 fn tasks(cluster: &Cluster, job: &Job) -> Option<Tasks> {
     let part = job.array.as_ref()?;
     Some(Tasks { id: part.id, tasks: part.tasks.clone(), more: cluster.more_tasks(job) })
 }
 
-/// The nodes of the job that `--gather-with` names, if it runs.
+/// The nodes of the job that `--gather-with` names, if that job runs.
 fn companions(cluster: &Cluster, spec: &JobSpec) -> Vec<NodeId> {
     let wanted = spec.fabric.as_ref().and_then(|wish| wish.gather_with);
     let jobs = wanted.map_or_else(Vec::new, |job| cluster.jobs().components(job));

@@ -1,7 +1,7 @@
-//! The pending jobs in the order of the queue, kept from pass to pass: what an event changes is looked at again before
-//! the next pass, and nothing else is.
+//! The pending jobs in the order of the queue, kept from pass to pass. Only jobs that events have changed are
+//! examined again before the next pass.
 //!
-//! Promises: after [`PendingOrder::refresh`] it is what a line built anew from the same cluster would be.
+//! After [`PendingOrder::refresh`] the order equals one built anew from the same cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -34,36 +34,38 @@ use crate::sched::forecast::PlanInput;
 #[derive(Clone, Debug)]
 pub(crate) struct PendingOrder {
     inventory: Arc<Inventory>,
-    /// The job that a pass along this line looks at.
+    /// The job that a pass over this order currently looks at.
     pub(crate) subject: Subject,
     measure: Measure,
     standing: BTreeMap<JobId, Standing>,
-    /// Jobs that something else than room keeps waiting.
+    /// Jobs that wait for something other than resources.
     aside: BTreeMap<JobId, Obstacle>,
     rows: Rows,
-    /// By component of partitions: how many jobs of the line may run there.
+    /// For each component of partitions, the number of queued jobs that may run there.
     members: Vec<usize>,
-    /// Jobs of the line that ask for a reservation of nodes and time.
+    /// Queued jobs that name a reservation of nodes.
     asking: BTreeSet<JobId>,
-    /// The rows of each tier by planned run time, where backfill goes by that.
+    /// The rows of each tier by planned run time, where backfill is sorted by it.
     by_length: Option<Rows>,
-    /// When time alone changes something about a job next, by time and by job.
+    /// The next time at which a job changes without an event, by time and by job.
     times: BTreeSet<(Time, JobId)>,
     next: BTreeMap<JobId, Time>,
     waits: Moments,
-    /// Jobs that others want to be near, or are components with; and who does.
+    /// Pairs of a job and a watcher: the watcher gathers with the job, is another component of it, or shares
+    /// its array.
     watched: BTreeSet<(JobId, JobId)>,
     /// The jobs whose dependency is open, by the jobs that they wait for.
     dependents: Dependents,
-    /// What each of these waited for when it was last looked at.
+    /// The dependency of each of these jobs when it was last examined.
     awaiting: BTreeMap<JobId, (Waiter, Waits)>,
-    /// Those of them of whom the watcher was told; it is put down again if it still has a reason to watch.
+    /// Watched pairs whose watcher was notified; the watcher is added again if it still has a reason to
+    /// watch.
     told: BTreeSet<(JobId, JobId)>,
-    /// Jobs to be looked at again.
+    /// Jobs to examine again.
     changed: BTreeSet<JobId>,
-    /// The time that the order is of, where it varies.
+    /// The time for which keys were computed, where they change with time.
     keyed: Time,
-    /// The ranks that the order is of, where fair share has a weight.
+    /// The fair-share ranks for which keys were computed, where fair share has a weight.
     shares: Option<Arc<FairShares>>,
     /// Jobs of the line that wait for limits and need not be looked at in quick passes.
     asleep: Asleep,
@@ -71,28 +73,28 @@ pub(crate) struct PendingOrder {
     changes: Changes,
 }
 
-/// A job in the line.
+/// A job in the order.
 #[derive(Clone, Debug)]
 struct Standing {
     key: Key,
     ranked: Ranked,
-    /// The components of partitions that it may run in.
+    /// The components of partitions that the job may run in.
     components: SmallVec<[usize; 2]>,
 }
 
-/// What is different about the line.
+/// The changes of the order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
-    /// Jobs that are new in the line, or stand in it in another way.
+    /// Jobs that are new in the order, or whose row has changed.
     pub(crate) arrived: BTreeSet<JobId>,
-    /// Jobs that were in the line and are not, or not as they were.
+    /// Jobs that have left the order, or whose row has changed.
     pub(crate) left: BTreeSet<JobId>,
-    /// Whether all were sorted again.
+    /// True if all jobs were sorted again.
     pub(crate) resorted: bool,
 }
 
 impl PendingOrder {
-    /// The line of a cluster.
+    /// The order of all pending jobs of a cluster.
     pub(crate) fn new(input: PlanInput<'_>, subject: &Subject) -> Self {
         let PlanInput { cluster, inventory, now, .. } = input;
         let shortest_first = inventory.policy.scheduler.order == Order::Sjf;
@@ -127,12 +129,12 @@ impl PendingOrder {
         line
     }
 
-    /// Whether it is the line of that inventory.
+    /// True if the order was built for this inventory.
     pub(crate) fn is_of(&self, inventory: &Arc<Inventory>) -> bool {
         Arc::ptr_eq(&self.inventory, inventory)
     }
 
-    /// Learns that something happened to jobs; `cluster` has applied it.
+    /// Notes that an event has changed jobs; `cluster` has applied the event.
     pub(crate) fn note(&mut self, cluster: &Cluster, event: &Event) {
         if let Event::StartPromised { job, .. } = event {
             if let Some(standing) = self.standing.get_mut(job) {
@@ -142,7 +144,7 @@ impl PendingOrder {
         }
         for job in event.jobs() {
             let found = cluster.job(job);
-            // Whoever neither waits nor did so is nothing to the line.
+            // A job that is not pending and was not before does not affect the order.
             let waits = found.is_some_and(|job| matches!(job.phase, Phase::Pending(_)));
             if waits || self.standing.contains_key(&job) || self.aside.contains_key(&job) {
                 self.changed.insert(job);
@@ -156,7 +158,8 @@ impl PendingOrder {
         }
     }
 
-    /// Those who want to be near a job or an array are looked at again, and those whose dependency on it has been settled.
+    /// Notes that the watchers of a job or an array, and jobs whose dependency on it is settled, must be
+    /// examined again.
     fn tell_watchers(&mut self, cluster: &Cluster, job: JobId) {
         for waiter in self.dependents.of(job) {
             let found = cluster.job(waiter);
@@ -164,7 +167,7 @@ impl PendingOrder {
             if found.is_none_or(|job| job.waits_for.is_none() || job.never) {
                 self.changed.insert(waiter);
                 self.await_next(waiter, found, cluster.at());
-                // Components of a het job are looked at together.
+                // The components of a het job are examined together.
                 let het = found.and_then(|job| job.spec.het.as_deref());
                 self.changed.extend(het.iter().flat_map(|het| het.jobs()));
             }
@@ -176,13 +179,13 @@ impl PendingOrder {
             self.told.insert((job, watcher));
             let found = cluster.job(watcher);
             self.await_next(watcher, found, cluster.at());
-            // Components of a het job are looked at together.
+            // The components of a het job are examined together.
             let het = found.and_then(|job| job.spec.het.as_deref());
             self.changed.extend(het.iter().flat_map(|het| het.jobs()));
         }
     }
 
-    /// Looks again at the jobs that something happened to, and at those whose time has come.
+    /// Examines again the jobs that events have changed, and the jobs whose time has come.
     pub(crate) fn refresh(&mut self, input: PlanInput<'_>) {
         let PlanInput { cluster, now, .. } = input;
         let reshared = self.take_shares(cluster);
@@ -201,7 +204,8 @@ impl PendingOrder {
             let job = cluster.job(id).filter(|job| matches!(job.phase, Phase::Pending(_)));
             self.note_dependency(id, job);
             let row = job.and_then(|job| self.enter(input, job));
-            // That tasks of an array have started changes nothing for those that wait on. That their time has come does.
+            // Tasks of an array that have started change nothing for the remaining ones. A time that has come
+            // does.
             let is_rest_of = |before: Standing| {
                 let mut now = self.standing.get(&id).into_iter();
                 now.any(|now| now.key == before.key && now.ranked.is_rest_of(&before.ranked))
@@ -229,7 +233,7 @@ impl PendingOrder {
         self.keyed = now;
     }
 
-    /// Takes other ranks than those of the order. Returns whether there are any.
+    /// Takes new fair-share ranks over. Returns whether they have changed.
     fn take_shares(&mut self, cluster: &Cluster) -> bool {
         if self.inventory.policy.scheduler.priority_weight_fairshare == 0 {
             return false;
@@ -281,40 +285,40 @@ impl PendingOrder {
         &self.rows
     }
 
-    /// The line by planned run time in each tier, where backfill goes by that.
+    /// The jobs by planned run time in each tier, where backfill is sorted by it.
     pub(crate) fn by_length(&self) -> Option<&Rows> {
         self.by_length.as_ref()
     }
 
-    /// The place of a job in the line.
+    /// The key of a job in the order; `None` if the job is not in it.
     pub(crate) fn key(&self, job: JobId) -> Option<Key> {
         self.standing.get(&job).map(|standing| standing.key)
     }
 
-    /// The place of a job among those who backfill.
+    /// The key of a job among the jobs that backfill; `None` if the job is not in the order.
     pub(crate) fn behind(&self, job: JobId) -> Option<Key> {
         let standing = self.standing.get(&job)?;
         let by_length = self.by_length.is_some();
         Some(if by_length { standing.ranked.by_length(standing.key) } else { standing.key })
     }
 
-    /// A job in the line.
+    /// A job in the order.
     pub(crate) fn get(&self, job: JobId) -> Option<&Ranked> {
         self.standing.get(&job).map(|standing| &standing.ranked)
     }
 
-    /// Whether somebody has waited too long.
+    /// True if some job has waited for `max_wait`.
     pub(crate) fn is_overdue(&self) -> bool {
         self.rows.iter().next().is_some_and(|row| row.key.is_aged())
     }
 
-    /// Whether a job may be planned in a reservation of nodes and time.
+    /// True if some job may be planned in a reservation of nodes.
     pub(crate) fn enters_reservations(&self) -> bool {
         let draws = |reservation: &Arc<Reservation>| reservation.has(Flag::Magnetic);
         self.has_reservations() && (!self.asking.is_empty() || self.inventory.reservations.iter().any(draws))
     }
 
-    /// Whether it may be asked more often than that, in one pass, who would have to leave for a job.
+    /// True if jobs may need more than `most` searches for victims in one pass.
     pub(crate) fn may_claim_more_than(&self, most: u32) -> bool {
         let mut left = most as usize;
         let mut place = Place::default();
@@ -328,12 +332,12 @@ impl PendingOrder {
         false
     }
 
-    /// Whether nodes are reserved for some time.
+    /// True if there are reservations of nodes.
     pub(crate) fn has_reservations(&self) -> bool {
         !self.inventory.reservations.is_empty()
     }
 
-    /// By component of partitions: how many jobs of the line may run there.
+    /// For each component of partitions, the number of queued jobs that may run there.
     pub(crate) fn members(&self) -> &[usize] {
         &self.members
     }
@@ -343,41 +347,41 @@ impl PendingOrder {
         self.standing.get(&job).map_or(&[], |standing| &standing.components)
     }
 
-    /// A job in the line whose request makes sense.
+    /// The candidate of a queued job; `None` if its request is invalid.
     pub(crate) fn candidate(&self, job: JobId) -> Option<&Arc<Candidate>> {
         self.get(job).and_then(|ranked| ranked.candidate.as_ref().ok())
     }
 
-    /// Whether a depth leaves a job out whoever else is in the line.
+    /// True if the depth leaves a job out because of the jobs before it.
     pub(crate) fn is_beyond(&self, key: &Key) -> bool {
         let depth = self.inventory.policy.scheduler.depth as usize;
         depth > 0 && self.rows.before(key) >= depth
     }
 
-    /// Whether users or partitions have depths of their own.
+    /// True if users or partitions have depths of their own.
     pub(crate) fn has_shares(&self) -> bool {
         let policy = &self.inventory.policy.scheduler;
         policy.depth_per_user > 0 || policy.depth_per_partition > 0
     }
 
-    /// Whether anybody may go ahead of a job that waits.
+    /// True if jobs may start ahead of a waiting job.
     pub(crate) fn backfills(&self) -> bool {
         self.inventory.policy.scheduler.backfill != Backfill::None
     }
 
-    /// What is different since this was last asked.
+    /// Returns the changes since the last call.
     pub(crate) fn take_changes(&mut self) -> Changes {
         std::mem::take(&mut self.changes)
     }
 
-    /// Whether a depth leaves jobs out.
+    /// True if a depth leaves jobs out.
     pub(crate) fn is_cut(&self) -> bool {
         let policy = &self.inventory.policy.scheduler;
         let is_long = policy.depth > 0 && self.rows.len() > policy.depth as usize;
         is_long || (self.rows.len() > 0 && self.has_shares())
     }
 
-    /// The line as far as the depths allow.
+    /// The jobs within the depths.
     pub(crate) fn window(&self) -> Vec<Row> {
         let policy = &self.inventory.policy.scheduler;
         let limit = |depth: u32| if depth == 0 { usize::MAX } else { depth as usize };
@@ -400,12 +404,12 @@ impl PendingOrder {
         self.rows.iter().filter(within).take(total).copied().collect()
     }
 
-    /// The last of the first so many jobs; `None` if nobody is in the line.
+    /// The last of the first `count` jobs; `None` if no job is queued.
     pub(crate) fn last_of(&self, count: usize) -> Option<JobId> {
         self.rows.iter().take(count).last().map(|row| row.key.job)
     }
 
-    /// The line up to a job, and who goes before it where the shortest backfill first.
+    /// The jobs up to a key, and further jobs that come before it among the jobs that backfill.
     fn up_to(&self, last: &Key) -> Vec<Row> {
         let count = self.rows.before(last) + 1;
         let place = self.behind(last.job).filter(|_| self.by_length.is_some() && self.backfills());
@@ -413,7 +417,7 @@ impl PendingOrder {
         self.rows.iter().take(count).chain(shorter).copied().collect()
     }
 
-    /// What a deep pass looks at: the line as far as the depths allow, or up to `last`.
+    /// The queue of a deep pass: the jobs within the depths, or up to `last`.
     pub(crate) fn queue(&self, now: Time, last: Option<JobId>) -> Queue {
         let window = match last.and_then(|last| self.key(last)) {
             Some(key) => self.up_to(&key),
@@ -437,7 +441,7 @@ impl PendingOrder {
         queue
     }
 
-    /// A job in the line whose request makes sense, about to be looked at.
+    /// A queued job that is about to be looked at; `None` if its request is invalid.
     pub(crate) fn called(&self, job: JobId, now: Time) -> Option<Queued> {
         let Standing { key, ranked, .. } = self.standing.get(&job)?;
         Some(Queued {
@@ -453,16 +457,16 @@ impl PendingOrder {
         })
     }
 
-    /// The next moment after `now` at which a plan would turn out differently although nothing happens.
+    /// The next moment after `now` at which a plan changes without an event.
     pub(crate) fn next_event_time(&self, cluster: &Cluster, now: Time) -> Option<Time> {
         let known = self.times.range((Bound::Excluded((now, JobId(u32::MAX))), Bound::Unbounded)).next();
-        // What comes after a moment that has passed is not known before the line is refreshed.
+        // Moments after one that has passed are known only after a refresh.
         let due = self.times.iter().take_while(|(at, _)| *at <= now);
         let unknown = due.filter_map(|(_, job)| self.waits.next_moment(cluster.job(*job)?, now));
         unknown.chain(known.map(|(at, _)| *at)).min()
     }
 
-    /// Notes when time alone changes something about a job next, after `now`.
+    /// Notes the next moment after `now` at which a job changes without an event.
     fn await_next(&mut self, id: JobId, job: Option<&Job>, now: Time) {
         if let Some(at) = self.next.remove(&id) {
             self.times.remove(&(at, id));
@@ -473,7 +477,7 @@ impl PendingOrder {
         }
     }
 
-    /// Notes what a job waits for; nothing if it is not pending.
+    /// Notes the dependency of a job; none if the job is not pending.
     fn note_dependency(&mut self, id: JobId, job: Option<&Job>) {
         let waits = job.and_then(|job| job.waits_for.as_deref());
         let known = self.awaiting.get(&id).map(|(_, waits)| waits);
@@ -489,7 +493,7 @@ impl PendingOrder {
         }
     }
 
-    /// Takes a job out; says whether it was in the line.
+    /// Removes a job. Returns whether it was in the order.
     fn leave(&mut self, id: JobId) -> bool {
         self.await_next(id, None, Time::ZERO);
         let Some(standing) = self.standing.remove(&id) else {
@@ -508,7 +512,7 @@ impl PendingOrder {
         true
     }
 
-    /// Takes a pending job in; its row, if it is not set aside.
+    /// Adds a pending job. Returns its row, or `None` if the job is set aside.
     fn enter(&mut self, input: PlanInput<'_>, job: &Job) -> Option<Row> {
         self.subject.set(job.id);
         let row = self.place(input, job);
@@ -524,7 +528,7 @@ impl PendingOrder {
         let siblings = limits.then(|| job.array_id());
         self.watched.extend(near.into_iter().chain(siblings).map(|other| (other, job.id)));
         if let Some(het) = job.spec.het.as_deref() {
-            // Components stand and wait together: as one job in the line, under the number of the first.
+            // Components wait together, as one job under the number of the first.
             self.watched.extend(het.jobs().filter(|other| *other != job.id).map(|other| (other, job.id)));
             if job.spec.is_follower() {
                 let Phase::Pending(pending) = &job.phase else { return None };
@@ -555,7 +559,7 @@ impl PendingOrder {
         }
     }
 
-    /// Puts all rows in order.
+    /// Sorts all rows again.
     fn sort(&mut self) {
         let rows: Vec<Row> = self.standing.values().map(row).collect();
         if let Some(by_length) = &mut self.by_length {
@@ -589,12 +593,12 @@ fn aside(job: JobId, (reason, detail): &Obstacle) -> Waiting {
     Waiting { reason: *reason, detail: detail.clone(), ..Waiting::of(job) }
 }
 
-/// How long jobs wait until that alone changes something.
+/// The times after which waiting alone changes a job.
 #[derive(Clone, Debug)]
 pub(crate) struct Moments {
-    /// Until they come before all others, seconds; 0 for never.
+    /// Seconds after which a job goes before all others; 0 for never.
     max_wait: u64,
-    /// Until something that a rule by size asks for may fall away.
+    /// The time limits after which constraints of rules by size may relax.
     rules: Vec<TimeLimit>,
 }
 
@@ -603,9 +607,8 @@ impl Moments {
         Self { max_wait: policy.scheduler.max_wait.0, rules: constraints::rule_limits(policy) }
     }
 
-    /// The first moment after `now` at which time alone changes something about a pending job: its begin, the ends of
-    /// constraints that were given only for so long, and when it has waited too long. None for a job that waits for more than
-    /// time.
+    /// The first moment after `now` at which time alone changes a pending job: its begin time, the expiry of
+    /// constraints with a time limit, or `max_wait`. `None` for a job that waits for more than time.
     pub(crate) fn next_moment(&self, job: &Job, now: Time) -> Option<Time> {
         let Phase::Pending(pending) = &job.phase else { return None };
         if pending.hold.is_some() || job.waits_for.is_some() {

@@ -1,52 +1,52 @@
-//! What a pending job counts for: Slurm's multifactor priority, and the orders of the scheduling literature.
+//! The priority of a pending job: Slurm's multifactor priority, and the orders of the scheduling literature.
 
 use crate::model::config::{Order, SchedulerPolicy};
 pub use crate::sched::inventory::PriorityScale;
 use crate::text::time::Time;
 
-/// The facts about a pending job that orders look at.
+/// The facts about a pending job that orders use.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// When it was submitted.
+    /// The time of submission.
     pub submitted: Time,
-    /// When nothing but resources kept it waiting any more.
+    /// The time since which the job waits only for resources.
     pub eligible: Time,
-    /// Fewest nodes.
+    /// The fewest nodes of the job.
     pub nodes: u32,
-    /// Fewest CPUs.
+    /// The fewest CPUs of the job.
     pub cpus: u64,
-    /// Planned run time, seconds.
+    /// Planned run time in seconds.
     pub run_time: u64,
-    /// The run time that it is weighed by, seconds.
+    /// The run time in seconds by which orders weigh the job.
     pub weighed_time: u64,
     /// `priority_job_factor` of its partition.
     pub partition_factor: u32,
-    /// `priority` of its QOS; 0 without one.
+    /// `priority` of its QOS; 0 without a QOS.
     pub qos_priority: u32,
     /// The fair-share factor of its association, from 0 to 1.
     pub fair_share: f64,
-    /// The sum of the shares of a partition's resources that it asks for, each times its weight.
+    /// The sum of the job's shares of a partition's resources, each times its weight.
     pub tres: f64,
-    /// What was asked for or set by an operator.
+    /// The priority that was asked for, or set by an operator.
     pub explicit: Option<u32>,
-    /// `--nice`.
+    /// The `--nice` value.
     pub nice: i32,
 }
 
-/// What makes up a multifactor priority, each from 0 to 1, but for TRES.
+/// The factors of a multifactor priority, each from 0 to 1, except `tres`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Factors {
     /// The time since eligibility over `priority_max_age`.
     pub age: f64,
-    /// The mean of the shares of nodes and CPUs, or what is missing to all of them with `priority_favor_small`.
+    /// The mean of the job's shares of nodes and CPUs; with `priority_favor_small` 1 less that mean.
     pub job_size: f64,
-    /// The partition's `priority_job_factor` over the largest.
+    /// The partition's `priority_job_factor` over the largest of any partition.
     pub partition: f64,
-    /// The `priority` of the QOS over the largest.
+    /// The `priority` of the QOS over the largest of any QOS.
     pub qos: f64,
-    /// The rank of the association over the number of users who share.
+    /// The rank of the association over the number of users with shares.
     pub fair_share: f64,
-    /// Shares of resources, weighted.
+    /// The sum of the weighted shares of resources.
     pub tres: f64,
 }
 
@@ -67,7 +67,7 @@ impl Factors {
     }
 }
 
-/// Slurm's multifactor priority at `now`: the weighted sum of its factors, less the nice value; at least 1.
+/// Slurm's multifactor priority at `now`: the weighted sum of the factors, less the nice value; at least 1.
 #[must_use]
 pub fn multifactor(policy: &SchedulerPolicy, scale: &PriorityScale, facts: &Facts, now: Time) -> u32 {
     if let Some(priority) = facts.explicit {
@@ -90,7 +90,7 @@ pub fn multifactor(policy: &SchedulerPolicy, scale: &PriorityScale, facts: &Fact
     priority
 }
 
-/// `part` of `whole` as a number from 0 to 1; 0 where there is no whole.
+/// `part` over `whole`, from 0 to 1; 0 if `whole` is 0.
 pub(super) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { (real(part) / real(whole)).min(1.0) }
 }
@@ -100,11 +100,11 @@ fn real(number: u64) -> f64 {
     number as f64
 }
 
-/// Where a job stands among others under an order: the smaller the earlier; `None` where it is not this that decides.
+/// The rank of a job under an order; smaller ranks come first. `None` for orders without a rank.
 ///
-/// With `w` the time waited, `r` the run time it is weighed by, `q` the CPUs and `s` the time of submission: SAF `r q`; WFP3
-/// `-(w/r)³ q`; UNICEP `-w / (log₂(q) r)`; F1 `log₁₀(r) q + 870 log₁₀(s)`; F4 `r √q + 5.3·10⁵ log₁₀(s)` (Carastan-Santos
-/// and de Camargo, SC'17, for the last four).
+/// With `w` the time waited, `r` the run time by which the job is weighed, `q` the CPUs and `s` the time of
+/// submission: SAF `r q`; WFP3 `-(w/r)³ q`; UNICEP `-w / (log₂(q) r)`; F1 `log₁₀(r) q + 870 log₁₀(s)`; F4 `r
+/// √q + 5.3·10⁵ log₁₀(s)` (Carastan-Santos and de Camargo, SC'17, for the last four).
 #[must_use]
 pub fn rank(order: Order, facts: &Facts, now: Time) -> Option<f64> {
     let wait = real(now.since(facts.submitted));
@@ -116,7 +116,7 @@ pub fn rank(order: Order, facts: &Facts, now: Time) -> Option<f64> {
         Order::Sjf => run,
         Order::Saf => run * cpus,
         Order::Wfp3 => -(wait / run).powi(3) * cpus,
-        // One CPU has the logarithm 0; it counts as barely more than that, so that it comes first.
+        // The logarithm of one CPU is 0; a number barely above 0 puts such jobs first.
         Order::Unicep => -wait / (cpus.log2().max(1e-3) * run),
         Order::F1 => run.log10() * cpus + 870.0 * submitted.log10(),
         Order::F4 => run * cpus.sqrt() + 5.3e5 * submitted.log10(),

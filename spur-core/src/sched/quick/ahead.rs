@@ -1,8 +1,8 @@
-//! What is planned on the nodes for later, and when they are shut: what lies between a job that would start now and its
-//! end.
+//! The use of nodes that is planned for later, and the times at which nodes are reserved: everything that may
+//! lie between a job that starts now and its end.
 //!
-//! Promises: what a claim leaves of a node is kept up to date with what is held there, as long as
-//! [`Ahead::recount`] is called for nodes on which something else is held, and [`Ahead::shrink`] for what starts.
+//! The amount that a claim leaves of a node is kept up to date, as long as [`Ahead::recount`] is called for
+//! nodes whose held amount has changed, and [`Ahead::shrink`] for starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use crate::sched::timeline::held::Held;
 use crate::sched::timeline::realm::{OPEN, Realms};
 use crate::text::time::Time;
 
-/// What is planned of a node for later.
+/// A planned later use of a node.
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
     pub(super) from: Time,
     pub(super) to: Time,
     pub(super) turn: Turn,
     pub(super) taken: Arc<[u64]>,
-    /// What is left of the node when it begins, by all that is held and planned there then; less than nothing where
-    /// that is too much.
+    /// The amounts left at the beginning of the claim, beside everything that is held and planned then;
+    /// negative if there is too little.
     left: Left,
 }
 
-/// What is left of a node, or how much too little there is.
+/// The amounts that are left of a node; negative for missing ones.
 type Left = SmallVec<[i64; 4]>;
 
 impl Claim {
@@ -38,38 +38,38 @@ impl Claim {
         self.from <= at && at < self.to
     }
 
-    /// What is left of the node when it begins.
+    /// The amounts left at the beginning of the claim, 0 for missing ones.
     pub(super) fn left(&self) -> impl Iterator<Item = u64> + '_ {
         self.left.iter().map(|left| u64::try_from(*left).unwrap_or(0))
     }
 
-    /// Whether there is not enough of the node for all that is planned there when it begins.
+    /// True if the node has too little for everything that is planned at the beginning of the claim.
     pub(super) fn is_short(&self) -> bool {
         self.left.iter().any(|left| *left < 0)
     }
 }
 
-/// Claims and windows, by node.
+/// Claims and windows of reservations, by node.
 #[derive(Debug)]
 pub(super) struct Ahead {
-    /// The claims on every node, by their begin.
+    /// The claims on every node, by beginning.
     claims: Vec<Vec<Claim>>,
-    /// Nodes that have any.
+    /// Nodes with a claim.
     claimed: FixedBitSet,
-    /// When nodes are shut in the open realm.
+    /// The windows in which nodes are shut in the open realm.
     windows: BTreeMap<NodeId, Vec<(Time, Time)>>,
-    /// When that begins or ends somewhere.
+    /// All times at which such a window begins or ends.
     pub(super) bounds: BTreeSet<Time>,
 }
 
 impl Ahead {
-    /// Nothing, on so many nodes.
+    /// No claims and no windows, for `nodes` nodes.
     pub(super) fn new(nodes: usize) -> Self {
         let (claims, claimed) = (vec![Vec::new(); nodes], FixedBitSet::with_capacity(nodes));
         Self { claims, claimed, windows: BTreeMap::new(), bounds: BTreeSet::new() }
     }
 
-    /// Looks when nodes are shut; says whether that is another time than was known.
+    /// Recomputes the windows in which nodes are reserved. Returns whether any window changed.
     pub(super) fn shut(&mut self, inventory: &Inventory, realms: &Realms, now: Time) -> bool {
         let mut windows: BTreeMap<NodeId, Vec<(Time, Time)>> = BTreeMap::new();
         let nodes = inventory.reservations.iter().flat_map(|reservation| &reservation.nodes);
@@ -89,12 +89,12 @@ impl Ahead {
         true
     }
 
-    /// Whether a node is shut or open from some time after `from` on, up to `to`, that was not before.
+    /// True if some window begins or ends after `from` and up to `to`.
     pub(super) fn turns(&self, from: Time, to: Time) -> bool {
         from < to && self.bounds.range(from + 1..=to).next().is_some()
     }
 
-    /// Plans so much of a node for later.
+    /// Adds a claim on a node.
     pub(super) fn claim(
         &mut self,
         held: &Held,
@@ -114,7 +114,7 @@ impl Ahead {
         claims.insert(at, Claim { from, to, turn, taken: Arc::clone(taken), left });
     }
 
-    /// Plans that no longer.
+    /// Removes a claim.
     pub(super) fn drop_claim(&mut self, node: NodeId, turn: Turn) {
         let claims = &mut self.claims[node.index()];
         let Some(at) = claims.iter().position(|claim| claim.turn == turn) else { return };
@@ -125,13 +125,13 @@ impl Ahead {
         self.claimed.set(node.index(), !claims.is_empty());
     }
 
-    /// Plans nothing any more.
+    /// Removes all claims.
     pub(super) fn clear(&mut self) {
         self.claimed.ones().for_each(|node| self.claims[node].clear());
         self.claimed.clear();
     }
 
-    /// So much of a node is taken from now on until a time.
+    /// Subtracts what a start takes of a node until `until` from what claims leave.
     pub(super) fn shrink(&mut self, node: NodeId, until: Time, taken: &[u64]) {
         let claims = self.claims[node.index()].iter_mut();
         for claim in claims.take_while(|claim| claim.from < until) {
@@ -139,7 +139,7 @@ impl Ahead {
         }
     }
 
-    /// Works out anew what claims leave of a node.
+    /// Recomputes what claims leave of a node.
     pub(super) fn recount(&mut self, held: &Held, node: NodeId) {
         let claims = &mut self.claims[node.index()];
         for at in 0..claims.len() {
@@ -147,22 +147,22 @@ impl Ahead {
         }
     }
 
-    /// What is planned on a node, by begin.
+    /// The claims on a node, by beginning.
     pub(super) fn on(&self, node: NodeId) -> &[Claim] {
         &self.claims[node.index()]
     }
 
-    /// Nodes on which something is planned, with what.
+    /// Nodes with claims, and the claims.
     pub(super) fn claims(&self) -> impl Iterator<Item = (NodeId, &[Claim])> {
         self.claimed.ones().map(|node| (NodeId::at(node), self.claims[node].as_slice()))
     }
 
-    /// When a node is shut.
+    /// The windows in which a node is shut.
     pub(super) fn windows(&self, node: NodeId) -> &[(Time, Time)] {
         self.windows.get(&node).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether a node is shut at some time from `from` to `to`.
+    /// True if a node is shut at some time from `from` to `to`.
     pub(super) fn is_shut(&self, node: NodeId, from: Time, to: Time) -> bool {
         self.windows(node).iter().any(|window| window.0 < to && from < window.1)
     }
@@ -172,14 +172,14 @@ impl Ahead {
         self.windows.keys().copied().filter(move |node| self.is_shut(*node, from, to))
     }
 
-    /// Nodes of which something is planned, or that are shut at some time, one after another; some may come twice.
+    /// Nodes with claims or windows; some may come twice.
     pub(super) fn special(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.claimed.ones().map(NodeId::at).chain(self.windows.keys().copied())
     }
 
-    /// What is left of `room`, which a node has at a time, for all that lasts from then `to` a time.
+    /// Reduces `room`, the amount of a node at `at`, to what is left for a job that lasts from then to `to`.
     pub(super) fn leave(&self, node: NodeId, room: &mut [u64], at: Time, to: Time) {
-        // Those that are under way come first.
+        // Claims are sorted by beginning, so those under way come first.
         for claim in self.on(node).iter().take_while(|claim| claim.from < to) {
             if claim.is_active(at) {
                 take(room, &claim.taken);
@@ -189,7 +189,7 @@ impl Ahead {
         }
     }
 
-    /// What a node has throughout a stretch of time for one whose turn it is: what is planned in later turns does not
+    /// The amount of a node throughout a stretch of time for a job with a turn; claims of later turns do not
     /// count.
     pub(super) fn before(&self, held: &Held, node: NodeId, turn: &Turn, (from, to): (Time, Time)) -> Amount {
         let earlier = || self.on(node).iter().filter(|claim| claim.turn < *turn);
@@ -213,7 +213,7 @@ fn change(left: &mut [i64], taken: &[u64], sign: i64) {
     }
 }
 
-/// What is left of a node at a time by what is held there then and by these claims.
+/// The amounts left of a node at a time, beside what is held and these claims.
 fn left_at(held: &Held, node: NodeId, claims: &[Claim], at: Time) -> Left {
     let free = held.at(node, at).into_iter();
     let mut left: Left = free.map(|amount| i64::try_from(amount).unwrap_or(i64::MAX)).collect();

@@ -1,4 +1,5 @@
-//! Where a job fits now, and when it does: answered from what is held and planned, without a timeline.
+//! The nodes on which a job fits now, and its earliest start, computed from held and planned amounts without
+//! a timeline.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,21 +21,21 @@ use super::super::state::trial::{place, place_now};
 use super::idle_counts::Sights;
 use super::ledger::Books;
 
-/// Needs of which it is kept how often they fit which room.
+/// Number of needs above which all findings are forgotten.
 const MOST_NEEDS: usize = 4_096;
 
-/// What has been found out about needs, domains and sizes.
+/// The findings about needs, domains and sizes, kept from job to job.
 #[derive(Debug, Default)]
 pub(super) struct Finder {
     pub(super) findings: Findings,
     tally: Tally,
     sights: Sights,
-    /// Whether a placement is not known to be the best.
+    /// True if some placement is not known to be the best.
     pub(super) in_doubt: bool,
 }
 
 impl Finder {
-    /// Whether requests have asked for too many different things.
+    /// True if requests have had too many different needs.
     pub(super) fn is_full(&self) -> bool {
         self.findings.needs.count() > MOST_NEEDS
     }
@@ -45,16 +46,17 @@ pub(super) struct FitNow<'a> {
     pub(super) books: &'a Books,
     pub(super) finder: &'a mut Finder,
     pub(super) aspect: Aspect<'a>,
-    /// Times at which the job was tried.
+    /// Number of times at which the job was tried.
     pub(super) tries: u32,
 }
 
 impl FitNow<'_> {
-    /// Walks the planned ends from a time on until another. Wherever some domain has enough, the job is tried.
+    /// Visits the planned ends in a range of times, its start included. Wherever some domain has enough, the
+    /// job is tried.
     pub(super) fn walk(&mut self, Range { start: from, end: until }: Range<Time>) -> Option<(Time, Placed)> {
         let Aspect { query, stage, eligible } = self.aspect;
         let domains = self.finder.findings.domains.of(eligible, stage.ask());
-        // All it may have now is what nobody holds, but for nodes on which something is planned or should have ended.
+        // The job may use exactly the idle amounts now, except on nodes with planned use or overdue jobs.
         let is_seen =
             domains.kind != Kind::Nodes && stage.ask().minds_others(1).is_none() && from == self.books.now;
         if is_seen {
@@ -74,7 +76,7 @@ impl FitNow<'_> {
         found
     }
 
-    /// Tries to place the job at this moment on what its set of eligible nodes sees, if some domain has enough.
+    /// Tries to place the job now on the kept idle slots of its eligible nodes, if some domain has enough.
     fn look_now(&mut self, domains: &Domains) -> Option<Placed> {
         let (books, wanted) = (self.books, self.aspect.wanted());
         self.see_now(|search, slots, held| {
@@ -91,8 +93,8 @@ impl FitNow<'_> {
         })
     }
 
-    /// Shows `look` what the set of eligible nodes sees of what is planned to be free at this moment, and positions where
-    /// that is more than nobody holds, with what they have indeed.
+    /// Calls `look` with the slots that are planned to be free now, and with positions that have fewer free,
+    /// with their free slots.
     pub(super) fn see_now<T>(&mut self, look: impl FnOnce(&mut Self, &mut Slots, Vec<(Pos, u32)>) -> T) -> T {
         let (books, Aspect { query, eligible, .. }) = (self.books, self.aspect);
         let need = (query.need, &query.request.need);
@@ -122,7 +124,7 @@ impl FitNow<'_> {
         tally.grew = false;
         let books = self.books;
         let held = &books.held;
-        // Where something is planned, or shut, what a node has follows from all of the job's time.
+        // On nodes with claims or windows the amount depends on all of the job's time.
         let whole = self.aspect.stage.ask().whole_leaves;
         let special = books.ahead.special().filter(|node| whole || self.may_use(*node));
         let special: FixedBitSet = special.map(NodeId::index).collect();
@@ -133,7 +135,7 @@ impl FitNow<'_> {
         loop {
             let next = ends.peek().map(|(end, _)| *end).into_iter().chain(changes.peek().map(|(at, _)| *at));
             let at = next.min()?;
-            // A job that closes whole leaves waits for what others have there, whether it could use that itself or not.
+            // A job that closes whole leaves waits for all resources there, whether it may use them or not.
             tally.grew |= whole;
             while let Some((_, holder)) = ends.next_if(|(end, _)| *end == at) {
                 for (node, amount) in &holder.parts {
@@ -144,7 +146,7 @@ impl FitNow<'_> {
                         self.count(tally, domains, (*node, at));
                         continue;
                     }
-                    // Whoever is the last to leave leaves all there is.
+                    // After the last holder has ended, the whole node is free.
                     if let Some(room) = held.known_at(*node, at) {
                         tally.set(domains, *node, self.slots_of(room));
                         continue;
@@ -172,7 +174,7 @@ impl FitNow<'_> {
         }
     }
 
-    /// Counts what a node has from a time on, if it may be used.
+    /// Counts the slots of a node from a time on, if the node may be used.
     fn count(&mut self, tally: &mut Tally, domains: &Domains, (node, at): (NodeId, Time)) {
         if self.may_use(node) {
             let slots = self.slots_at(node, at);
@@ -184,7 +186,7 @@ impl FitNow<'_> {
         self.aspect.eligible.admitted.contains(node.index()) && self.books.held.is_open(node)
     }
 
-    /// When what was planned of nodes is over, or they are shut no longer.
+    /// The times at which claims end or windows of reservations close.
     fn changes(&self, nodes: &FixedBitSet, times: Range<Time>) -> Vec<(Time, NodeId)> {
         let ahead = &self.books.ahead;
         let claims = |node| ahead.on(node).iter().map(|claim| claim.to);
@@ -197,19 +199,19 @@ impl FitNow<'_> {
         all
     }
 
-    /// Slots of a numbered room.
+    /// Number of slots of a numbered amount.
     fn slots_of(&mut self, room: RoomId) -> u32 {
         let query = self.aspect.query;
         let known = self.finder.findings.needs.known(query.need);
         known.slots(&self.books.held.rooms, &query.request.need, room)
     }
 
-    /// Slots of what nobody holds of a node.
+    /// Number of slots of the idle amount of a node.
     fn idle_slots(&mut self, node: NodeId) -> u32 {
         self.slots_of(self.books.held.idle(node))
     }
 
-    /// Slots of a node from a time on.
+    /// Number of slots of a node from a time on.
     fn slots_at(&mut self, node: NodeId, at: Time) -> u32 {
         let query = self.aspect.query;
         if at > self.books.now {
@@ -220,7 +222,7 @@ impl FitNow<'_> {
             return room.map_or(0, |room| self.slots_in(node, &room));
         }
         let idle = self.idle_slots(node);
-        // What is planned leaves no more, unless somebody should have gone by now.
+        // Plans leave no more than the idle amount, unless a job is overdue.
         if idle == 0 && !self.books.overdue.contains_key(&node) {
             return 0;
         }
@@ -258,7 +260,7 @@ impl FitNow<'_> {
         place_now(self.aspect, &mut slots, held, |slots, starts| self.place(slots, at, starts))
     }
 
-    /// The best placement there is; for one that starts, with those that lost.
+    /// The best placement at a time; for a start, with the domains that lost.
     fn place(&mut self, slots: &Slots, at: Time, starts: bool) -> Option<Placed> {
         let Aspect { query, stage, eligible } = self.aspect;
         let minds = stage.ask().minds_others(query.run_time);
@@ -274,17 +276,17 @@ impl FitNow<'_> {
     }
 }
 
-/// Slots of nodes and domains in one search; kept so that nothing is allocated anew.
+/// The slots of nodes and domains in one search; reused.
 #[derive(Debug, Default)]
 struct Tally {
     slots: Vec<u32>,
     touched: Vec<NodeId>,
     domains: DomainSums,
-    /// What is wanted of one domain.
+    /// The nodes and slots that one domain must have.
     wanted: Wanted,
-    /// Whether at most one slot of each node is taken.
+    /// True if at most one slot of each node is taken.
     counts_nodes: bool,
-    /// Whether a node got more that may help.
+    /// True if a node got slots that may help.
     grew: bool,
 }
 
@@ -300,12 +302,12 @@ impl Tally {
         (self.wanted, self.counts_nodes, self.grew) = (wanted, counts_nodes, false);
     }
 
-    /// Nodes that have had slots, with those they have.
+    /// Nodes that have had slots, with their current slots.
     fn nodes(&self) -> impl Iterator<Item = (NodeId, u32)> {
         self.touched.iter().map(|node| (*node, self.slots[node.index()]))
     }
 
-    /// Gives a node other slots and keeps the sums right.
+    /// Sets the slots of a node and updates the sums.
     fn set(&mut self, domains: &Domains, node: NodeId, slots: u32) {
         let before = std::mem::replace(&mut self.slots[node.index()], slots);
         if before == slots {

@@ -1,7 +1,7 @@
-//! What sets of eligible nodes see of what nobody holds at this moment, kept from search to search and changed node by node.
+//! The idle slots of sets of eligible nodes, kept from search to search and updated node by node.
 //!
-//! Most searches are about a start now, and between two of them a few nodes change hands. So what one set of eligible nodes
-//! sees is counted once, and follows what has happened to nodes since: no search looks at all of them.
+//! Most searches are about a start now, and only a few nodes change between two of them. So the slots of one
+//! set of eligible nodes are counted once and then follow the changes: no search examines all nodes.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,21 @@ use crate::sched::request::Need;
 use crate::sched::request::eligible_nodes::{EligibleNodes, slots_by_position};
 use crate::sched::timeline::held::Held;
 
-/// Sights that are kept: on a hundred thousand nodes one has some 200 KB.
+/// Number of sets that are kept; on 100,000 nodes one takes about 200 KB.
 const MOST: usize = 64;
 
-/// One set of eligible nodes and one need.
+/// The slots of one set of eligible nodes for one need.
 #[derive(Debug)]
 struct IdleSlots {
-    /// What is above the leaves is summed up for each look.
+    /// The slots of leaves are up to date; sums above leaves are computed for each use.
     slots: Slots,
-    /// How many of the changes it has followed.
+    /// Number of changes that are included.
     followed: usize,
-    /// When it was looked at last, in looks.
+    /// The number of the last use.
     looked: u64,
 }
 
-/// What sets of eligible nodes see, by outline and need.
+/// The slots of sets of eligible nodes, by outline and need.
 #[derive(Debug, Default)]
 pub(super) struct Sights {
     kept: BTreeMap<(usize, usize), IdleSlots>,
@@ -34,7 +34,8 @@ pub(super) struct Sights {
 }
 
 impl Sights {
-    /// What one set of eligible nodes sees for a need, by what `slots_of` says that nodes have now which may be used at all.
+    /// The slots of one set of eligible nodes for a need; `slots_of` returns the slots of a node that may be
+    /// used.
     pub(super) fn of(
         &mut self,
         held: &Held,
@@ -67,7 +68,7 @@ impl Sights {
         &mut self.kept.entry(key).or_insert(sight).slots
     }
 
-    /// Forgets the one that was looked at longest ago, if there are as many as are kept.
+    /// Forgets the least recently used set if there are [`MOST`].
     fn make_room(&mut self) {
         let oldest = self.kept.iter().min_by_key(|(_, sight)| sight.looked).map(|(key, _)| *key);
         if let Some(oldest) = oldest.filter(|_| self.kept.len() >= MOST) {

@@ -1,6 +1,6 @@
-//! Later starts of the last deep pass, kept from quick pass to quick pass as long as they make sense.
+//! Later starts of the last deep pass, kept from quick pass to quick pass as long as they are valid.
 //!
-//! Promises: what is kept is what [`Walk::keep`] keeps of them, which goes through all in their order.
+//! The kept starts are those that [`Walk::keep`] would keep, which checks all of them in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use super::ahead::Claim;
 use super::ledger::Ledger;
 
 impl Memory {
-    /// Keeps the later starts of earlier passes that still make sense; says whether any of them gave way or moved.
+    /// Keeps the later starts of earlier passes that are still valid. Returns whether any was dropped or
+    /// moved.
     pub(super) fn keep(
         &mut self,
         walk: &mut Walk<Ledger>,
@@ -51,8 +52,8 @@ impl Memory {
     }
 }
 
-/// Looks again at those of which it is not plain that they stand, and at those that they get in the way of. Says whether
-/// any gave way or moved.
+/// Checks again the starts that may be invalid, and the starts that these affect. Returns whether any was
+/// dropped or moved.
 fn check(walk: &mut Walk<Ledger>, line: &PendingOrder, doubtful: &BTreeSet<Turn>) -> bool {
     let mut left: BTreeMap<Turn, Arc<Reservation>> = BTreeMap::new();
     for turn in doubtful {
@@ -79,7 +80,7 @@ fn check(walk: &mut Walk<Ledger>, line: &PendingOrder, doubtful: &BTreeSet<Turn>
     changed
 }
 
-/// Takes out a later start to look at it again, with those that it begins together with.
+/// Takes a later start out to check it again, with the starts that begin together with it.
 fn doubt(walk: &mut Walk<Ledger>, left: &mut BTreeMap<Turn, Arc<Reservation>>, turn: &Turn) {
     for turn in walk.known.together_with(turn) {
         left.extend(walk.give_up(&turn).map(|made| (turn, made)));

@@ -1,8 +1,8 @@
-//! What quick passes plan on: kept from pass to pass, and changed as things happen.
+//! The state that quick passes plan on, kept from pass to pass and updated by events.
 //!
-//! As long as nothing is planned on a node and it is not shut, what it has free only grows as its jobs end. So the
-//! earliest start of a job is found by walking the planned ends; and whether it fits now depends on nothing but what
-//! nobody holds and, if it lasts long enough to meet what is planned or reserved, on what that leaves.
+//! While nothing is planned on a node and the node is not reserved, its free amount only grows as jobs end.
+//! So a walk over the planned ends finds the earliest start of a job. Whether a job fits now depends only on
+//! idle amounts and, if it lasts that long, on what later claims and reservations leave.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -31,16 +31,16 @@ use crate::text::time::Time;
 use super::ahead::Ahead;
 use super::fit_now::{Finder, FitNow};
 
-/// Nodes and licenses, with what was found out about them. It goes from hand to hand, so it is small itself.
+/// Nodes and licenses, with the findings about them. The struct is moved often, so its parts are boxed.
 #[derive(Debug)]
 pub(super) struct Ledger {
     pub(super) books: Box<Books>,
     pub(super) finder: Box<Finder>,
-    /// What was known of times while a later start is taken out.
+    /// The bounds on starts while a later start is taken out.
     aside: Option<(Turn, StartBounds)>,
 }
 
-/// What is held and planned.
+/// The held and planned amounts.
 #[derive(Debug)]
 pub(super) struct Books {
     pub(super) inventory: Arc<Inventory>,
@@ -49,18 +49,19 @@ pub(super) struct Books {
     pub(super) ahead: Ahead,
     pub(super) realms: Realms,
     pub(super) licenses: Licenses,
-    /// When reservations that have licenses are in force from now on, by realm.
+    /// The windows of reservations that have licenses, by realm.
     pub(super) licensed: Vec<(usize, Vec<(Time, Time)>)>,
-    /// What nodes have of which jobs should have given something back by now: their room when those are gone.
+    /// Nodes of overdue jobs, with the amount that they have when these are gone.
     pub(super) overdue: BTreeMap<NodeId, Amount>,
-    /// By component of partitions: when the first later start begins, where it is planned anew in every pass.
+    /// For each component of partitions, the beginning of its first later start, where later starts are
+    /// planned anew in every pass.
     pub(super) firsts: Vec<Option<Time>>,
-    /// Whether the next pass may find something else although nothing happens.
+    /// True if the next pass may find something even without an event.
     pub(super) restless: bool,
 }
 
 impl Books {
-    /// Finds out anew when licenses are reserved; says whether that is something else than before.
+    /// Recomputes the windows in which licenses are reserved. Returns whether any changed.
     pub(super) fn license(&mut self) -> bool {
         let ahead =
             |windows: &[(Time, Time)]| windows.iter().copied().filter(|(_, to)| *to > self.now).collect();
@@ -70,7 +71,7 @@ impl Books {
         before != self.licensed
     }
 
-    /// What a node has for all of `seconds` from a time on, if that is not simply what nobody holds.
+    /// The amount that a node has for all of `seconds` from a time on; `None` if that is its idle amount.
     pub(super) fn planned(&self, realm: usize, node: NodeId, at: Time, seconds: u64) -> Option<Amount> {
         let to = at + seconds;
         if realm == OPEN && self.ahead.is_shut(node, at, to) {
@@ -93,8 +94,8 @@ impl Books {
         Some(room)
     }
 
-    /// What a node has for all of `seconds` from a time on, where that has a number: nothing is planned or shut there, and
-    /// of those who hold something nobody has gone by then, or all have.
+    /// The number of the amount that a node has for all of `seconds` from a time on. `None` if a claim or
+    /// window interferes, or if only some of its holders have ended by then.
     pub(super) fn known_room(&self, realm: usize, node: NodeId, at: Time, seconds: u64) -> Option<RoomId> {
         let to = at + seconds;
         let meets = self.ahead.on(node).first().is_some_and(|claim| claim.from < to);
@@ -107,7 +108,8 @@ impl Books {
         }
     }
 
-    /// Positions that are not entirely free from `at` on for `seconds`; for a start, also those that somebody still holds.
+    /// Positions that are not entirely free from `at` on for `seconds`; for a start, also those that some job
+    /// still holds.
     pub(super) fn occupied(
         &self,
         realm: usize,
@@ -125,7 +127,7 @@ impl Books {
 }
 
 impl Ledger {
-    /// Begins with what is held on a cluster.
+    /// A ledger with the held amounts of a cluster.
     pub(super) fn new(inventory: &Arc<Inventory>, held: Held, now: Time) -> Self {
         let books = Box::new(Books {
             inventory: Arc::clone(inventory),
@@ -142,7 +144,7 @@ impl Ledger {
         Self { books, finder: Box::default(), aside: None }
     }
 
-    /// Begins a pass: what hangs on the time alone is worked out anew.
+    /// Begins a pass: recomputes everything that depends on the time alone.
     pub(super) fn begin<'a>(
         &mut self,
         cluster: &Cluster,
@@ -162,7 +164,7 @@ impl Ledger {
         books.restless = false;
     }
 
-    /// Plans nothing for later any more.
+    /// Removes all plans for later.
     pub(super) fn forget(&mut self, cluster: &Cluster) {
         self.books.ahead.clear();
         self.books.firsts.fill(None);
@@ -170,7 +172,7 @@ impl Ledger {
         self.begin(cluster, std::iter::empty());
     }
 
-    /// Forgets what was found about times: room was given back.
+    /// Forgets the bounds on starts, because resources were given back.
     pub(super) fn forget_times(&mut self) {
         self.findings().start_bounds.clear();
         self.aside = None;
@@ -203,7 +205,7 @@ impl Space for Ledger {
         let found = search.walk(times);
         let gave_up = search.tries >= MAX_TRIES;
         let in_doubt = std::mem::take(&mut self.finder.in_doubt) || gave_up;
-        // Jobs may end unseen in leaves that one wants to itself.
+        // Jobs may end without an event in leaves that one job has to itself.
         self.books.restless |= aspect.stage.ask().whole_leaves || in_doubt;
         (found.map(|(start, placed)| aspect.hit(&self.books.realms, start, placed)), gave_up)
     }
@@ -219,7 +221,7 @@ impl Space for Ledger {
         let books = &mut self.books;
         let (now, end) = (books.now, books.now + lasts);
         books.licenses.take(asked, now, end, true);
-        // Where there is less at the time of a later start, other nodes may be better for it.
+        // If less is free at the time of a later start, other nodes may be better for it.
         let mut components = parts.iter().filter_map(|part| books.held.component(part.node));
         let meets = components.any(|of| books.firsts[of].is_some_and(|from| end > from));
         books.restless |= meets && books.inventory.nodes.len() > 1;

@@ -1,13 +1,15 @@
-//! The quick pass: what can start now, at the cost of what has changed.
+//! The quick pass: starts what fits now, at the cost of what has changed.
 //!
-//! A pass leaves a *settled* queue: no job that waits fits now beside what is planned for later, and time alone does not
-//! change that, except at the moments that [`PendingOrder`], [`Held`] and [`ahead`] know. So jobs that arrive behind others are
-//! looked at alone. When room is given back, when the head of the queue leaves or another job comes before it, everybody
-//! may fit again: the queue is walked in order, over all jobs that take more than there is ([`most_free`]). Where only heads
-//! have a reservation, these are made anew; where everybody has one, those of the last deep pass are kept.
+//! A pass leaves a *settled* queue: no waiting job fits now beside the plan for later, and time alone does
+//! not change that, except at the moments that [`PendingOrder`], [`Held`] and [`ahead`] know. So jobs that
+//! arrive behind others are looked at alone. When resources are given back, when the head of the queue leaves
+//! or another job becomes first, every job may fit: the queue is walked in order, without the jobs that take
+//! more than is free ([`most_free`]). Where only heads have a reservation, the reservations are made anew;
+//! where every job has one, those of the last deep pass are kept.
 //!
-//! Promises: starts, reservations and promises are those of a pass over the whole queue ([`Pass`](super::Pass)) on the
-//! same cluster at the same time. Where that is not so, it does not serve, see [`Quick::serves`].
+//! Starts, reservations and promises are those of a pass over the whole queue ([`Pass`](super::Pass)) on the
+//! same cluster at the same time. Where that does not hold, the quick pass is not used; see
+//! [`Quick::serves`].
 
 mod ahead;
 mod fit_now;
@@ -45,10 +47,10 @@ use fit_now::Finder;
 use ledger::Ledger;
 use selection::Selection;
 
-/// Sets of eligible nodes that are kept.
+/// Number of sets of eligible nodes above which all findings are forgotten.
 const MOST_LENSES: usize = 1_024;
 
-/// What quick passes keep.
+/// The state that quick passes keep.
 #[derive(Debug)]
 pub(super) struct Quick {
     ledger: Ledger,
@@ -56,28 +58,28 @@ pub(super) struct Quick {
     memory: Memory,
 }
 
-/// What is remembered of the last pass, and of what has happened since.
+/// The facts about the last pass, and about events since then.
 #[derive(Debug, Default)]
 struct Memory {
-    /// By component of partitions: the first job that has to wait, by its place in the queue when it was found to.
+    /// For each component of partitions, the key of the first job that has to wait.
     heads: Vec<Option<Key>>,
-    /// Where these are planned, those of which that is known.
+    /// The later starts of heads, where heads are planned anew.
     planned: Vec<Arc<Reservation>>,
-    /// By seat: how many reservations are kept.
+    /// Number of kept reservations of each component of partitions.
     kept: Vec<usize>,
-    /// Jobs to be looked at again: what they hold may have changed.
+    /// Jobs whose held amounts may have changed.
     changed: BTreeSet<JobId>,
-    /// Tasks of arrays that have got numbers of their own: the records they were in, and these.
+    /// Tasks of arrays that have got numbers of their own: the record of each, and the number.
     split: Vec<(JobId, JobId)>,
-    /// Whether nobody who waits could start, as far as is known.
+    /// True if no waiting job can start, as far as is known.
     settled: bool,
-    /// Whether a depth left jobs out when that was found.
+    /// True if a depth left jobs out in the last pass.
     was_cut: bool,
-    /// Whether what is planned for later has been replaced by another plan.
+    /// True if a deep pass has replaced the later starts.
     replanned: bool,
-    /// Jobs that nodes were kept for.
+    /// Jobs for which nodes are kept.
     nominated: BTreeSet<JobId>,
-    /// Whether something has happened by which others may be asked to leave.
+    /// True if an event may allow a job to preempt others.
     stirred: bool,
     /// Where later starts are kept: these, as limits count them.
     booked: Bookings,
@@ -90,7 +92,7 @@ struct Memory {
 }
 
 impl Quick {
-    /// Begins with a cluster of which nothing is known.
+    /// The state for a cluster before the first pass.
     pub(super) fn new(input: PlanInput<'_>) -> Self {
         let ledger = Ledger::new(input.inventory, Held::new(input), input.now);
         let heads = vec![None; input.inventory.partitions.len()];
@@ -98,13 +100,13 @@ impl Quick {
         Self { ledger, eligible_sets: EligibleSets::default(), memory }
     }
 
-    /// Whether a pass over what has changed can find everything: not where a job may be planned in a reservation of nodes and
-    /// time, nor where so many may make others leave that a pass with so many searches may not get to all of them, because
-    /// then it matters who is looked at in vain.
+    /// True if a pass over what has changed finds everything. It does not if a job may be planned in a
+    /// reservation of nodes. Nor does it if so many jobs may preempt others that `searches` are not enough
+    /// for all, because then the jobs searched in vain matter.
     ///
-    /// Where later starts are kept, what one who makes others leave is to have comes on top of what they still hold and of
-    /// what was planned there; a picture of all times does not tell how much too much that was when one of these is given
-    /// up, so nobody may make others leave there.
+    /// Where later starts are kept, no job may preempt others at all. A preemptor's nodes would come on top
+    /// of what victims still hold and what was planned there, and the excess is unknown when one of these is
+    /// dropped.
     pub(super) fn serves(cluster: &Cluster, line: &PendingOrder, searches: u32) -> bool {
         let keeps = cluster.policy().scheduler.backfill == Backfill::Conservative;
         let searches = if keeps { 0 } else { searches };
@@ -113,9 +115,9 @@ impl Quick {
         !gives_up && !displaces && !line.enters_reservations()
     }
 
-    /// Learns that something happened to a job.
+    /// Notes an event.
     pub(super) fn note(&mut self, event: &Event) {
-        // Who has only just come holds nothing.
+        // A job that has just arrived holds nothing.
         if !matches!(
             event,
             Event::JobSubmitted { .. } | Event::HetJobSubmitted { .. } | Event::StartPromised { .. }
@@ -141,13 +143,13 @@ impl Quick {
         );
     }
 
-    /// Learns that a deep pass has planned the later starts anew.
+    /// Notes that a deep pass has planned the later starts anew.
     pub(super) fn replanned(&mut self) {
         self.memory.replanned = true;
     }
 
-    /// Starts what fits now. `line` is as it is now, `changes` what is different about it since the last pass;
-    /// `reservations` are those of the last pass, and then of this one.
+    /// Starts what fits now. `line` is the current order, `changes` its changes since the last pass.
+    /// `reservations` are those of the last pass, and become those of this pass.
     pub(super) fn pass(
         mut self,
         input: PlanInput<'_>,
@@ -223,8 +225,8 @@ impl Quick {
         (quick, plan)
     }
 
-    /// Forgets what was found out, if requests have asked for too many different things. What is found goes by the numbers of
-    /// needs and of sets of eligible nodes, so all of it goes.
+    /// Forgets all findings if requests have had too many different needs. Findings are keyed by the numbers
+    /// of needs and of sets of eligible nodes, so all are forgotten together.
     fn tidy(&mut self) {
         if self.eligible_sets.len() > MOST_LENSES || self.ledger.finder.is_full() {
             self.eligible_sets = EligibleSets::default();
@@ -232,7 +234,7 @@ impl Quick {
         }
     }
 
-    /// Makes what is held what it is now; says on which nodes that is something else than before.
+    /// Updates the held amounts. Returns the nodes whose held amount has changed.
     fn catch_up(&mut self, input: PlanInput<'_>) -> BTreeSet<NodeId> {
         let PlanInput { cluster, inventory, now, .. } = input;
         let (memory, books) = (&mut self.memory, &mut self.ledger.books);
@@ -251,7 +253,7 @@ impl Quick {
             self.ledger.finder.findings.needs.forget_rooms();
         }
         let before = std::mem::replace(&mut books.now, now);
-        // What is kept for a job is held until it has started, and for its time from then on.
+        // Nodes that are kept for a job are held until its start, and then for its run time.
         memory.nominated = cluster.jobs().nominated().map(|(job, _)| job.id).collect();
         memory.settled &= memory.nominated.is_empty();
         let stirred = std::mem::take(&mut memory.stirred);
@@ -300,7 +302,8 @@ impl Memory {
             }
         }
         if keeps {
-            // One that has a later start is started wherever it fits, which is not how that is looked for.
+            // A job with a kept later start would start wherever it fits, but this search only tries its
+            // nodes.
             walk.space.books.restless |= !walk.made.is_empty();
             for made in std::mem::take(&mut walk.made) {
                 if let Some(head) = component(&made).map(|component| &mut self.heads[component]) {
@@ -316,19 +319,19 @@ impl Memory {
         let victims = || walk.plan.starts.iter().any(|start| may_leave_again(inventory, line, start));
         let restless = walk.space.books.restless || walk.ways.restless || victims();
         (self.settled, self.was_cut) = (!restless, line.is_cut());
-        // Whether they start is seen when they are looked at again.
+        // The next look at these jobs shows whether they have started.
         let starts = walk.plan.starts.iter().chain(walk.plan.preemptions.iter().map(|way| &way.start));
         self.changed.extend(starts.flat_map(Start::all).map(|start| start.attempt.job));
     }
 
-    /// Whether the heads are still the heads, and what is planned lies in the future.
+    /// True if the heads are still heads, and every later start is in the future.
     fn still_holds(&self, inventory: &Inventory, line: &PendingOrder, changes: &Changes, now: Time) -> bool {
         let is_head = |job: &JobId| self.heads.iter().flatten().any(|head| head.job == *job);
-        // What could not be planned may be possible at another moment.
+        // A head that could not be planned may be possible at another moment.
         let is_planned = |head: &Key| self.planned.iter().any(|made| made.turn.key.job == head.job);
-        // Those who arrived may have pushed a head out of what a depth lets in, also where they run elsewhere.
+        // Arrivals may have pushed a head beyond a depth, even in other components.
         let beyond = |head: &Key| line.key(head.job).is_some_and(|key| line.is_beyond(&key));
-        // Who is left out by a depth may be somebody else now.
+        // Other jobs than before may be beyond a depth.
         let arrived = line.has_shares() && !changes.arrived.is_empty();
         let others = changes.resorted || arrived || !changes.left.is_empty();
         !((line.is_cut() || self.was_cut) && others)
@@ -340,7 +343,7 @@ impl Memory {
             && !changes.arrived.iter().any(|job| self.comes_first(inventory, line, *job))
     }
 
-    /// Whether no job stands before the head of any of its components now that the order may be another.
+    /// True if no job comes before the head of any of its components after the order has changed.
     fn are_first(&self, inventory: &Inventory, line: &PendingOrder) -> bool {
         let mut left: BTreeSet<JobId> = self.heads.iter().flatten().map(|head| head.job).collect();
         for row in line.rows().iter() {
@@ -355,7 +358,8 @@ impl Memory {
         true
     }
 
-    /// Whether a job stands before the head of one of its components, or before one that is planned in several.
+    /// True if a job comes before the head of one of its components, or before a job that is planned in
+    /// several components.
     fn comes_first(&self, inventory: &Inventory, line: &PendingOrder, job: JobId) -> bool {
         let Some((key, candidate)) = line.key(job).zip(line.candidate(job)) else { return false };
         let is_before = |head: &Key| line.key(head.job).is_some_and(|head| key < head);
@@ -366,7 +370,7 @@ impl Memory {
         }) {
             return true;
         }
-        // Licenses are everybody's, and leaves may reach into other components.
+        // Licenses belong to all components, and leaves may extend into other components.
         let reaches_far = |spec: &JobSpec| !wanted(spec).is_empty() || inventory.may_close(spec);
         let mut heads = self.heads.iter().flatten();
         if candidate.all().any(|candidate| reaches_far(&candidate.spec)) && heads.any(is_before) {
@@ -378,12 +382,12 @@ impl Memory {
         })
     }
 
-    /// The start to be promised to the first of all that have to wait, if none ever was.
+    /// The start to promise to the first of all waiting jobs, if none was promised before.
     fn promise(&self, line: &PendingOrder, forecast: &dyn Forecast, now: Time) -> Option<(JobId, Time)> {
         let heads = self.heads.iter().flatten();
         let first = heads.min_by_key(|head| line.key(head.job).unwrap_or(**head))?;
         let start = self.planned.iter().find(|made| made.job == first.job).and_then(|made| made.told);
-        // What hangs on a job that should have ended by now cannot be promised.
+        // A start that depends on an overdue job cannot be promised.
         let start = start.filter(|start| *start > now)?;
         let promised = line.get(first.job).is_some_and(|ranked| ranked.promised);
         let firm = forecast.is_firm() || line.key(first.job).is_some_and(|key| key.is_aged());
@@ -391,7 +395,7 @@ impl Memory {
     }
 }
 
-/// Whether a job that starts may be asked to leave in the next pass.
+/// True if a job that starts may be a victim in the next pass.
 fn may_leave_again(inventory: &Inventory, line: &PendingOrder, start: &Start) -> bool {
     let policy = &inventory.policy;
     let level = match policy.preempt.by {

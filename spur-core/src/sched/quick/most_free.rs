@@ -1,4 +1,4 @@
-//! What there is at most for those who may start ahead of others: by it jobs are passed over without a look.
+//! An upper bound on the free amounts for jobs that may start ahead of others, by which jobs are skipped.
 
 use std::collections::BTreeSet;
 
@@ -10,19 +10,20 @@ use crate::text::time::Time;
 
 use super::ledger::Books;
 
-/// What is free, by how long it is: the longer a job lasts, the more that is planned for later stands in its way.
+/// The free amounts by run time: the longer a job lasts, the more later claims limit it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MostFree {
-    /// For jobs of more than so many seconds there is so much; by seconds, the first 0.
+    /// Pairs of seconds and amounts: the amounts hold for jobs that last longer than the seconds; the first
+    /// seconds are 0.
     steps: Vec<(u64, Counts)>,
-    /// What nobody holds.
+    /// The idle amounts.
     pub(super) idle: Counts,
-    /// The jobs that would have more, because what stands in the way is their own.
+    /// The jobs that would have more, because claims of their own are in the way.
     pub(super) owners: BTreeSet<JobId>,
 }
 
 impl MostFree {
-    /// What there is now in all components of partitions.
+    /// The free amounts in all components of partitions.
     pub(super) fn of(books: &Books) -> Self {
         let (held, now) = (&books.held, books.now);
         let mut all = Counts::default();
@@ -39,7 +40,7 @@ impl MostFree {
             let mut room: Vec<u64> = free.to_vec();
             let mut full_from = Time::MAX;
             for claim in claims {
-                // Behind one that leaves nothing nobody gains by giving up his own.
+                // Behind a claim that leaves nothing, dropping a job's own claim gains nothing.
                 if claim.from > full_from {
                     break;
                 }
@@ -67,7 +68,7 @@ impl MostFree {
         Self { idle, steps, owners }
     }
 
-    /// Whether there may be room for a job that takes no less, or for one of several.
+    /// True if a job with this least, or one of several, may fit.
     pub(super) fn may_hold(&self, least: &Least) -> bool {
         let at = self.steps.partition_point(|(after, _)| *after < least.run_time);
         let (_, counts) = self.steps[at.saturating_sub(1)];

@@ -1,4 +1,4 @@
-//! Who is looked at in one quick pass, and in what order.
+//! The jobs that one quick pass looks at, and their order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,11 +19,11 @@ pub(super) struct Selection<'a> {
     cluster: &'a Cluster,
     line: &'a PendingOrder,
     pub(super) walk: Walk<Ledger>,
-    /// Whether later starts of earlier passes are kept.
+    /// True if later starts of earlier passes are kept.
     keeps: bool,
-    /// The jobs that the depths let in, if they leave some out.
+    /// The jobs within the depths, if the depths leave some out.
     within: Option<BTreeSet<JobId>>,
-    /// Whether everybody has to be looked at from now on.
+    /// True if every job has to be looked at from here on.
     unfiltered: bool,
     /// Of jobs that wait for limits, the next one of each group to be looked at.
     asleep: BTreeMap<Key, (Lane, u128)>,
@@ -34,7 +34,8 @@ pub(super) struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    /// A pass of which nothing is done yet. While nodes are kept for jobs, everybody has his say on who gets them.
+    /// A pass that has done nothing yet. While nodes are kept for jobs, every job is looked at, because it
+    /// may take them over.
     pub(super) fn new(cluster: &'a Cluster, line: &'a PendingOrder, walk: Walk<Ledger>, keeps: bool) -> Self {
         let reach = walk.ways.reach(&walk.space.books.inventory);
         let unfiltered = walk.ways.has_nominated();
@@ -42,12 +43,12 @@ impl<'a> Selection<'a> {
         Self { cluster, line, walk, keeps, within: None, unfiltered, asleep, woken, reach }
     }
 
-    /// Whether a job that takes no less, or one of several, may make others leave.
+    /// True if a job with this least, or one of several, may preempt others.
     fn reaches(&self, least: &Least) -> bool {
         self.reach.is_some_and(|(level, most)| least.reach > level && least.counts.within(&most))
     }
 
-    /// Looks at jobs that are new, behind those who wait.
+    /// Looks at jobs that have arrived behind the waiting ones.
     pub(super) fn arrivals(&mut self, arrived: &BTreeSet<JobId>) {
         let keys = arrived.iter().filter_map(|job| self.line.key(*job));
         let mut keys: Vec<Key> = keys.filter(|key| !self.line.is_beyond(key)).collect();
@@ -64,7 +65,7 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Whether a job waits for sure, because it stands behind others and takes more than is free.
+    /// True if a job certainly waits, because it is behind others and takes more than is free.
     fn is_too_large(&self, job: JobId) -> bool {
         let components = self.line.components(job);
         let mut free = Counts::default();
@@ -74,7 +75,7 @@ impl<'a> Selection<'a> {
         behind && least.is_some_and(|least| !least.counts.within(&free) && !self.reaches(&least))
     }
 
-    /// Makes the reservations of heads anew and walks the whole line.
+    /// Makes the reservations of heads anew and walks the whole queue.
     pub(super) fn everybody(&mut self) {
         if self.keeps {
             self.walk.space.forget_times();
@@ -130,8 +131,8 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Looks at everybody from a place on, behind the last who was looked at, who takes no more than there is, or has something
-    /// planned there.
+    /// Looks at every job from a place on, and behind `last`, that takes no more than is free, or that has
+    /// claims of its own.
     fn backfill(&mut self, rows: &Rows, (mut place, mut last): (Place, Option<Key>), seen: &BTreeSet<JobId>) {
         let (mut room, mut owners) = self.room();
         loop {
@@ -183,7 +184,7 @@ impl<'a> Selection<'a> {
         let lets_in = |job: &JobId| self.within.as_ref().is_none_or(|within| within.contains(job));
         for job in room.owners.iter().filter(|job| self.keeps && lets_in(job)) {
             let found = self.line.behind(*job).zip(self.line.get(*job));
-            // If nothing stands in his way later.
+            // The job must fit at least if its own claims are dropped.
             if let Some((key, _)) = found.filter(|(_, ranked)| ranked.at_least().counts.within(&room.idle)) {
                 owners.insert(key, *job);
             }
@@ -191,18 +192,18 @@ impl<'a> Selection<'a> {
         (room, owners)
     }
 
-    /// Keys in the order of those who backfill.
+    /// Keys in the order of backfill.
     fn by_length(&self, mut keys: Vec<Key>) -> Vec<Key> {
         keys.sort_by_key(|key| self.line.behind(key.job));
         keys
     }
 
-    /// Whether nobody waits yet in a component that somebody may have to wait in.
+    /// True if some component has jobs that may wait there but no head yet.
     fn lacks_head(&self, unseen: &[usize]) -> bool {
         (0..unseen.len()).any(|component| unseen[component] > 0 && !self.walk.is_taken(component))
     }
 
-    /// Looks at a job unless somebody waits in all its components; says whether it did.
+    /// Looks at a job unless all its components have a head. Returns whether it did.
     fn consider_unless_behind(&mut self, job: JobId) -> bool {
         let behind = self.line.components(job).iter().all(|component| self.walk.is_taken(*component));
         if !behind {
@@ -211,18 +212,18 @@ impl<'a> Selection<'a> {
         !behind
     }
 
-    /// Starts a job, or as many tasks of an array as fit, or finds out that it has to wait; says whether anything of it
-    /// starts.
+    /// Starts a job, or as many tasks of an array as fit, or finds that it has to wait. Returns whether
+    /// anything started.
     fn consider(&mut self, job: JobId) -> bool {
         let (starts, known) = (self.walk.plan.starts.len(), self.walk.known.len());
         let mut next = self.line.called(job, self.walk.space.books.now);
         while let Some(candidate) = next {
             next = self.walk.consider(candidate);
         }
-        // Its later start was the last that was kept there: whoever comes next may get one.
+        // Its later start was the last one kept there, so the next job may get one.
         let components = self.line.components(job);
         self.unfiltered |= self.keeps && components.iter().any(|component| !self.walk.is_taken(*component));
-        // What was planned for it for later is free: also for those who came before.
+        // Its former claims are free, also for jobs before it.
         self.walk.space.books.restless |= self.unfiltered || self.walk.known.len() < known;
         self.walk.plan.starts.len() > starts
     }

@@ -1,4 +1,4 @@
-//! What a job asks of its fabric over time: constraints that were given only for so long fall away one after another.
+//! The fabric constraints of a job over time: constraints with a time limit relax one after another.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,36 +18,36 @@ use crate::text::features::FeatureExpr;
 use crate::text::gather::{Gather, GatherClause, Switches};
 use crate::text::time::{Time, TimeLimit};
 
-/// What a job asks for while a start lies in a stretch of time.
+/// The asks of a job for starts within a stretch of time.
 #[derive(Clone, Debug)]
 pub(crate) struct Stage {
-    /// From then on,
+    /// The first moment of the stage.
     pub(crate) from: Time,
-    /// until then.
+    /// The end of the stage, exclusive.
     pub(crate) until: Time,
     /// What it asks for: one ask, or one for each size that will do, the preferred one first.
     pub(crate) asks: Vec<Ask>,
-    /// What it had asked for before, as written.
+    /// Constraints that have been relaxed, as written.
     pub(crate) relaxed: Vec<String>,
-    /// What had no effect.
+    /// Options without effect.
     pub(crate) warnings: Vec<String>,
 }
 
-/// A job's wishes, and where they apply.
+/// A job with its request in one partition, as the input for asks.
 #[derive(Clone, Copy)]
 pub(crate) struct Wisher<'a> {
     pub(crate) inventory: &'a Inventory,
-    /// The number of the partition.
+    /// The index of the partition.
     pub(crate) partition: usize,
-    /// The fabric the job is placed on there.
+    /// The fabric on which the job is placed there.
     pub(crate) fabric: &'a Arc<Fabric>,
     pub(crate) spec: &'a JobSpec,
     pub(crate) request: &'a Request,
-    /// Nodes of the job that `--gather-with` names, if it runs.
+    /// The nodes of the job that `--gather-with` names, if that job runs.
     pub(crate) gather_with: &'a [NodeId],
 }
 
-/// After how long something falls away that `--gather` and `--switches` ask for.
+/// The time limits of the constraints in `--gather` and `--switches`.
 fn limits(gather: Option<&Gather>, switches: Option<Switches>) -> impl Iterator<Item = TimeLimit> {
     let clauses = gather.into_iter().flat_map(|gather| &gather.clauses).filter_map(|clause| match clause {
         GatherClause::Must { until, .. } => *until,
@@ -57,14 +57,14 @@ fn limits(gather: Option<&Gather>, switches: Option<Switches>) -> impl Iterator<
     limits.filter(|limit| *limit != TimeLimit::Unlimited)
 }
 
-/// After how long something falls away that rules by size ask for.
+/// The time limits of the constraints in rules by size.
 pub(crate) fn rule_limits(policy: &Policy) -> Vec<TimeLimit> {
     let rules = policy.topologies.iter().flat_map(|config| &config.rule);
     rules.flat_map(|rule| limits(rule.gather.as_ref(), rule.switches)).collect()
 }
 
-/// Every time at which something falls away that a job asked for; or, where it asks neither for domains nor for switches, may
-/// fall away that rules ask for, by their limits.
+/// The times at which constraints of a job relax. For a job with neither `--gather` nor `--switches` these
+/// are the times at which constraints of rules may relax.
 pub(crate) fn relax_times<'a>(
     spec: &'a JobSpec,
     rules: &'a [TimeLimit],
@@ -78,14 +78,14 @@ pub(crate) fn relax_times<'a>(
 }
 
 impl Stage {
-    /// The first ask, for what all have in common.
+    /// The first ask, for properties that all asks of the stage share.
     pub(crate) fn ask(&self) -> &Ask {
         &self.asks[0]
     }
 }
 
 impl<'a> Wisher<'a> {
-    /// The partition itself.
+    /// The partition.
     pub(crate) fn partition(&self) -> &'a Partition {
         &self.inventory.partitions[self.partition].partition
     }
@@ -93,15 +93,15 @@ impl<'a> Wisher<'a> {
     /// The stages of a job that has not waited yet; at least one.
     ///
     /// # Errors
-    /// What can never be, with what would work.
+    /// [`AskError`] if the request can never be met, with one that would work.
     pub(crate) fn first_stages(&self) -> Result<Vec<Stage>, AskError> {
         self.stages(Time::ZERO, Time::ZERO)
     }
 
-    /// The stages of a job that has been eligible since `eligible`, from `now` on; at least one.
+    /// The stages from `now` on of a job that has been eligible since `eligible`; at least one.
     ///
     /// # Errors
-    /// What can never be, with what would work.
+    /// [`AskError`] if the request can never be met, with one that would work.
     pub(crate) fn stages(&self, eligible: Time, now: Time) -> Result<Vec<Stage>, AskError> {
         let mut stages = vec![self.stage(eligible, now)?];
         while let Some(last) = stages.last().filter(|last| last.until < Time::MAX) {
@@ -110,7 +110,8 @@ impl<'a> Wisher<'a> {
         Ok(stages)
     }
 
-    /// The stage that begins at a time, and ends when the next constraint falls away: one of the job's own, or of a rule.
+    /// The stage that begins at `from`, up to the time at which the next constraint of the job or of a rule
+    /// relaxes.
     fn stage(&self, eligible: Time, from: Time) -> Result<Stage, AskError> {
         let base = self.base().map_err(AskError::NoNode)?;
         let resolved = self.resolve(base, from.since(eligible))?;
@@ -132,7 +133,7 @@ impl<'a> Wisher<'a> {
         let need = &self.request.need;
         let (per_node, per_task) = (gpus(&need.gres_per_node), gpus(&need.gres_per_task));
         let config = self.inventory.topology(self.fabric);
-        // Who has a node whole has all its devices.
+        // A job that has a node whole has all its devices.
         let of_whole =
             (need.whole && config.limits.max_gpus_per_leaf.is_some()).then(|| self.gpus_of_whole());
         let (gpus_per_slot, gpus_per_node) = match need.slot {
@@ -157,14 +158,14 @@ impl<'a> Wisher<'a> {
         let mut resolved = place::resolve(self.fabric, config, wish, base)?;
         resolved.warnings.extend(self.unknown_wish(wish.asked));
         if let Slot::Tasks { each } = need.slot {
-            // Multiples are of tasks.
+            // Multiples in the request count tasks; the ask counts slots.
             let of_slots = |by: u32| by / gcd(by, each);
             resolved.ask.multiples.iter_mut().for_each(|(_, by)| *by = of_slots(*by));
         }
         Ok(resolved)
     }
 
-    /// The features wished for that no node of the partition has, in a sentence.
+    /// A sentence about a preferred feature that no node of the partition has; `None` if all are known.
     fn unknown_wish(&self, asked: &FabricAsk) -> Option<String> {
         let wish = place::wished_features(self.fabric, asked)?;
         let known = known_features(self);
@@ -177,7 +178,8 @@ impl<'a> Wisher<'a> {
         Some(format!("--prefer={wish}: {said}"))
     }
 
-    /// The size of the job in nodes, for rules: the most it may get, or the fewest that hold its tasks when nothing runs.
+    /// The size of the job in nodes, for rules: the most that it may get, or the fewest idle nodes that hold
+    /// its tasks.
     fn size(&self, config: &TopologyConfig) -> u32 {
         let slots = self.request.slots.unwrap_or(1);
         match self.request.nodes.filter(|_| !self.request.is_limited) {
@@ -197,8 +199,8 @@ impl<'a> Wisher<'a> {
         (all.iter().copied().min().unwrap_or(0), all.into_iter().max().unwrap_or(0))
     }
 
-    /// The classes of the nodes that the job may use, whatever runs there and whether they are up: how many slots one has when
-    /// idle, and how many nodes there are.
+    /// The classes of nodes that the job may use, whatever their state, each with the slots of an idle node
+    /// and the number of nodes.
     fn usable(&self) -> Vec<(ClassId, u32, u32)> {
         let rooms = &self.inventory.rooms;
         let slots = |class| self.request.need.slots(rooms.shape(class), rooms.amount(rooms.full(class)));
@@ -206,20 +208,20 @@ impl<'a> Wisher<'a> {
         classes.filter(|(_, has, _)| *has > 0).collect()
     }
 
-    /// The classes of the nodes that partition, constraint and exclusion admit, and how many there are of each.
+    /// The classes of nodes that partition, constraint and exclusion admit, each with the number of nodes.
     fn admitted(&self) -> Vec<(ClassId, u32)> {
         let (partition, shape) = (&self.inventory.partitions[self.partition], &self.spec.shape);
         if shape.features.is_none() && shape.exclude.is_none() {
             return partition.classes.clone();
         }
-        // Who excludes what means nothing is refused elsewhere.
+        // An invalid exclusion is refused elsewhere.
         let Ok(admitted) = Filter::of(shape).admitted(self) else {
             return partition.classes.clone();
         };
         inventory::count_classes(admitted.ones().map(|node| self.inventory.nodes[node].class))
     }
 
-    /// Nodes, tasks, and which nodes: what is known before the fabric has its say.
+    /// The ask before fabric options are added: nodes, tasks, and required nodes.
     fn base(&self) -> Result<Ask, String> {
         let (fabric, request) = (self.fabric, self.request);
         let mut ask = Ask::tasks(0);
@@ -242,7 +244,7 @@ impl<'a> Wisher<'a> {
         Ok(ask)
     }
 
-    /// Whether a node has the features that are wanted, itself or by the domains that it is in.
+    /// True if a node has the wanted features, by itself or by its domains.
     pub(super) fn has_features(&self, node: NodeId, wanted: &FeatureExpr) -> bool {
         let own = &self.inventory.nodes[node.index()].shape.features;
         let domains = self.fabric.pos(node).map(|pos| self.fabric.features(pos)).unwrap_or_default();

@@ -1,23 +1,24 @@
-//! Amounts of a cluster or a job that are added up and compared, whatever nodes they are of.
+//! Amounts of a cluster or a job that are added and compared independently of nodes.
 
 use crate::sched::inventory::amounts::{CPUS, GRES};
 
 use super::Request;
 
-/// Amounts that a job takes at least, or that are free at most. Two jobs' minima together hold for both.
+/// The least amounts of a job, or the largest free amounts. The minimum of two jobs' least amounts bounds
+/// both jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) cpus: u64,
-    /// Nodes with a CPU to take.
+    /// Number of nodes with a free CPU.
     pub(crate) nodes: u64,
-    /// Nodes of which all CPUs are taken.
+    /// Number of nodes whose CPUs are all free, or all taken.
     pub(crate) whole: u64,
-    /// Devices of all kinds.
+    /// Number of devices of all kinds.
     pub(crate) devices: u64,
 }
 
 impl Counts {
-    /// What a request takes at least.
+    /// The least that a request takes.
     pub(crate) fn of(request: &Request) -> Self {
         let (nodes, slots) = (u64::from(request.min_nodes()), request.min_slots());
         let need = &request.need;
@@ -30,7 +31,7 @@ impl Counts {
         }
     }
 
-    /// What a node counts for that has an amount of what it has in full.
+    /// The counts of a node with the free amount `amount` of `full`.
     pub(crate) fn free(amount: &[u64], full: &[u64]) -> Self {
         let some = amount[CPUS] > 0;
         Self {
@@ -41,7 +42,7 @@ impl Counts {
         }
     }
 
-    /// Whether this is no more than `other` in any count.
+    /// True if no count exceeds that of `other`.
     pub(crate) fn within(&self, other: &Self) -> bool {
         self.cpus <= other.cpus
             && self.nodes <= other.nodes
@@ -49,22 +50,22 @@ impl Counts {
             && self.devices <= other.devices
     }
 
-    /// The smaller of each.
+    /// The minimum of each count.
     pub(crate) fn min(self, other: Self) -> Self {
         self.with(other, u64::min)
     }
 
-    /// Adds counts to these.
+    /// Adds the other counts.
     pub(crate) fn add(&mut self, other: Self) {
         *self = self.with(other, |own, more| own + more);
     }
 
-    /// Takes counts out of these.
+    /// Subtracts the other counts.
     pub(crate) fn take(&mut self, other: Self) {
         *self = self.with(other, |own, less| own - less);
     }
 
-    /// Each count made of both.
+    /// Combines each count with the other's.
     fn with(self, other: Self, join: impl Fn(u64, u64) -> u64) -> Self {
         Self {
             cpus: join(self.cpus, other.cpus),

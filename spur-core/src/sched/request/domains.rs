@@ -1,4 +1,4 @@
-//! Domains of the layer of which one has to hold the whole job, numbered so that they can be counted in.
+//! The domains of the layer at which one domain has to hold the whole job, numbered for counters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,29 +9,29 @@ use crate::sched::place::{Ask, BlockRule, Strategy};
 
 use super::eligible_nodes::{EligibleNodes, NOWHERE};
 
-/// What the domains of a layer are.
+/// The kind of the domains of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The whole fabric is the one domain, with the number 0.
+    /// The whole fabric is the only domain, number 0.
     Whole,
-    /// Each node is one, with its own number.
+    /// Each node is a domain, with its own number.
     Nodes,
-    /// They are domains of the fabric, with their numbers.
+    /// Domains of the fabric, with their own numbers.
     Domains,
 }
 
-/// For every node that may be used the domain that counts for a layer (`None`: the whole fabric), and how many numbers that
-/// takes.
+/// For every usable node, its domain at one layer (`None`: the whole fabric), and the range of domain
+/// numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Domains {
     pub(crate) kind: Kind,
     pub(crate) of_node: Vec<u32>,
     pub(crate) count: usize,
-    /// The domains that count, where they are domains of the fabric.
+    /// The domains of the fabric, where `kind` is [`Kind::Domains`].
     pub(crate) ids: Vec<DomainId>,
-    /// Whether they are leaves of the fabric, all of them.
+    /// True if the domains are all leaves of the fabric.
     pub(crate) are_leaves: bool,
-    /// Positions of the largest of those, whether they may be used or not.
+    /// Number of positions of the largest of these domains, usable or not.
     pub(crate) largest: usize,
 }
 
@@ -59,7 +59,7 @@ impl Domains {
     }
 }
 
-/// The domains that were asked for, by outline and layer.
+/// The domains that were computed so far, by outline and layer.
 #[derive(Debug, Default)]
 pub(crate) struct DomainTable(BTreeMap<(usize, Option<Layer>), Arc<Domains>>);
 
@@ -72,32 +72,32 @@ impl DomainTable {
     }
 }
 
-/// The layer of which one domain has to hold the job; `None`: the whole fabric.
+/// The layer at which one domain has to hold the job; `None` for the whole fabric.
 pub(crate) fn layer(eligible: &EligibleNodes, ask: &Ask) -> Option<Layer> {
     let top = eligible.fabric.top();
     match ask.strategy {
         Strategy::Flat => ask.must,
         Strategy::Tree => {
-            // What lies side by side has one parent.
+            // Adjacent leaves have one parent.
             let parents = ask.adjacent.and_then(|_| above_leaves(&eligible.fabric));
             Some(ask.must.into_iter().chain(parents).min().unwrap_or(top))
         }
-        // A segment is held by itself, so that nothing is known of the whole.
+        // Each segment is held by itself, so nothing follows for the whole job.
         Strategy::Block if ask.segment.is_some() => Some(ask.must.unwrap_or(top)),
         Strategy::Block => {
             let rule = BlockRule::new(&eligible.fabric, &eligible.idle);
             let holds = |nodes, slots| rule.containment(nodes, slots).within.unwrap_or(top);
             let by_nodes = ask.nodes.map(|(_, most)| holds(most, 0));
             let by_tasks = || holds(0, u64::from(ask.tasks.unwrap_or(0)));
-            // Where the nodes are limited, they decide if the tasks choose too many.
+            // Where the nodes are limited, the limit decides if the tasks need more nodes.
             let by_rule = if ask.is_limited { by_nodes.max(Some(by_tasks())) } else { by_nodes };
             Some(by_rule.unwrap_or_else(by_tasks)).into_iter().chain(ask.must).min()
         }
     }
 }
 
-/// The layer of which some domain holds all leaves that lie side by side, whichever they are; `None` where they need no
-/// parent for that.
+/// The highest layer of a parent of leaves, so that some domain of it holds any adjacent leaves. `None` where
+/// adjacent leaves need no common parent.
 fn above_leaves(fabric: &Fabric) -> Option<Layer> {
     let is_leaf = |id: &DomainId| fabric.domain(*id).layer() == Layer::LEAF;
     let parents = fabric.inner().filter(|(_, domain, _)| domain.children().iter().any(is_leaf));

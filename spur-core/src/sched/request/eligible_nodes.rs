@@ -1,4 +1,4 @@
-//! Which nodes a job may use at all, and how its fabric sees them: shared by all jobs that say the same.
+//! The nodes that a job may use, and their positions on the fabric; jobs with the same request share them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,42 +19,42 @@ use crate::sched::request::constraints::Wisher;
 use crate::text::features::FeatureExpr;
 use crate::text::hostlist::{Function, HostExpr};
 
-/// The number of a node that belongs to no domain of the layer, or has no position.
+/// The number for a node that has no domain at the layer, or no position.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
-/// A number of slots that nobody has worked out, or that is too large to be kept.
+/// A number of slots that is not computed yet, or too large for 16 bits.
 pub(crate) const UNKNOWN: u16 = u16::MAX;
 
-/// The nodes that partition, constraint and exclusion admit, seen through one fabric by one need.
+/// The nodes that partition, constraint and exclusion admit, on one fabric, with their slots for one need.
 #[derive(Clone, Debug)]
 pub(crate) struct EligibleNodes {
-    /// The number of what it admits through which fabric: the same for sets of eligible nodes that differ by need alone.
+    /// The number of the admitted nodes and the fabric; equal for sets that differ only in the need.
     pub(crate) outline: usize,
-    /// The fabric the job is placed on.
+    /// The fabric on which the job is placed.
     pub(crate) fabric: Arc<Fabric>,
     /// Configured nodes that may be used, whatever their state.
     pub(crate) admitted: Arc<FixedBitSet>,
-    /// Their slots when nothing runs and every one is up; where nodes are counted, which of them have any.
+    /// The slots of these nodes when idle and up; where nodes are counted, 1 for each node that has any.
     pub(crate) idle: Arc<Slots>,
-    /// The slots of an idle node, by class of nodes.
+    /// The slots of an idle node of each class.
     of_class: Arc<[u32]>,
-    /// Whether every slot is a whole node.
+    /// True if every slot is a whole node.
     is_whole: bool,
-    /// Weights by position; `None` where all are equal.
+    /// Weights by position; `None` if all are equal.
     weights: Option<Arc<Weights>>,
-    /// How jobs have fared, by position; `None` where all nodes have kept what ran there.
+    /// Past performance by position; `None` if no node was lost under a job.
     performance: Option<Arc<[u32]>>,
-    /// By node: its position, or [`NOWHERE`].
+    /// For each node, its position, or [`NOWHERE`].
     positions: Arc<[u32]>,
-    /// By node: its position if it may be used, or [`NOWHERE`].
+    /// For each node, its position if it may be used, or [`NOWHERE`].
     seats: Arc<[u32]>,
 }
 
 impl EligibleNodes {
-    /// Looks at the nodes of a partition that meet a constraint.
+    /// Computes the nodes of a partition that meet a constraint.
     ///
     /// # Errors
-    /// A name in a hostlist that means nothing.
+    /// A message about a name in a hostlist that is unknown.
     pub(crate) fn new(outline: usize, wisher: &Wisher<'_>, filter: &Filter<'_>) -> Result<Self, String> {
         let Wisher { inventory, fabric, request, .. } = *wisher;
         let admitted = filter.admitted(wisher)?;
@@ -81,7 +81,7 @@ impl EligibleNodes {
         Ok(unseen.seen_by(inventory, &request.need))
     }
 
-    /// These nodes through the same fabric, seen by another need.
+    /// The same nodes on the same fabric, for another need.
     pub(crate) fn seen_by(&self, inventory: &Inventory, need: &Need) -> Self {
         let of_class = by_class(inventory, need);
         let is_same = self.idle.are_whole() == need.counts_nodes() && self.of_class == of_class;
@@ -89,7 +89,7 @@ impl EligibleNodes {
         Self { idle, of_class, is_whole: need.counts_whole_nodes(), ..self.clone() }
     }
 
-    /// What a need sees of an idle cluster, given what it sees of each class of nodes.
+    /// The slots of idle nodes for a need, given the slots of each class.
     fn idle(&self, inventory: &Inventory, need: &Need, of_class: &[u32]) -> Arc<Slots> {
         let slots_of = |node: NodeId| match self.admitted.contains(node.index()) {
             true => of_class[inventory.nodes[node.index()].class.index()],
@@ -103,14 +103,14 @@ impl EligibleNodes {
         })
     }
 
-    /// Where a node is on the fabric, if it is there.
+    /// The position of a node on the fabric, usable or not; `None` if it has none.
     pub(crate) fn position(&self, node: NodeId) -> Option<Pos> {
         let pos = self.positions[node.index()];
         (pos != NOWHERE).then_some(Pos(pos))
     }
 
-    /// Slots of the nodes that may be used, by position: what each has, and by room how many slots there are in it. Those
-    /// of whom that is not known have none yet and are written down.
+    /// The slots of usable nodes by position, from the amount of each node and the known slots of amounts.
+    /// Positions whose amount is not known yet get 0 slots and are appended to `unknown`.
     pub(crate) fn slots_by(
         &self,
         nodes: &[Option<RoomId>],
@@ -131,61 +131,61 @@ impl EligibleNodes {
         }
     }
 
-    /// Where a node is, if it may be used.
+    /// The position of a node; `None` if the node may not be used.
     #[inline]
     pub(crate) fn pos(&self, node: u32) -> Option<Pos> {
         let pos = self.seats[node as usize];
         (pos != NOWHERE).then_some(Pos(pos))
     }
 
-    /// By node: where it is, if it may be used, or [`NOWHERE`].
+    /// For each node, its position if it may be used, or [`NOWHERE`].
     #[inline]
     pub(crate) fn seats(&self) -> &[u32] {
         &self.seats
     }
 
-    /// Whether nodes weigh unequally much.
+    /// True if nodes have unequal weights.
     pub(crate) fn weighs(&self) -> bool {
         self.weights.is_some()
     }
 
-    /// What a placement looks at.
+    /// The view that a placement uses, with these slots.
     pub(crate) fn view<'a>(&'a self, slots: &'a Slots) -> View<'a> {
         let performance = self.performance.as_deref();
         View { weights: self.weights.as_deref(), performance, ..View::new(&self.fabric, slots, &self.idle) }
     }
 }
 
-/// The part of a request that says which nodes will do.
+/// The part of a request that decides which nodes may be used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Filter<'a> {
-    /// What each node has to meet.
+    /// The features that each node must have.
     pub(crate) features: Option<&'a FeatureExpr>,
-    /// Of each `[a|b]`, the alternative that all nodes have to meet.
+    /// The chosen alternative of each `[a|b]`, which all nodes must have.
     pub(crate) shared: &'a [&'a FeatureExpr],
-    /// Nodes that will not do.
+    /// Excluded nodes.
     pub(crate) exclude: Option<&'a HostExpr>,
-    /// The reservation whose nodes alone will do.
+    /// The reservation to whose nodes the job is confined.
     pub(crate) within: Option<&'a Reservation>,
-    /// Reservations whose nodes will not do.
+    /// Reservations whose nodes may not be used.
     pub(crate) without: &'a [Arc<Reservation>],
 }
 
-/// One way to say which nodes a request may have. Of starts at the same time the one by the first way is taken.
+/// One alternative for the nodes of a request. Of starts at the same time the first alternative is taken.
 #[derive(Clone, Debug)]
 pub(crate) struct Alternative<'a> {
-    /// What each node has to meet: the constraint, or what `--prefer` wishes for in its place.
+    /// The features that each node must have: of the constraint, or of `--prefer` in its place.
     pub(crate) features: Option<&'a FeatureExpr>,
-    /// Its number among the ways to meet that.
+    /// The index of the alternative among those with the same features.
     pub(crate) number: usize,
-    /// Of each `[a|b]`, what all nodes have to meet.
+    /// The chosen alternative of each `[a|b]`, which all nodes must have.
     shared: Vec<&'a FeatureExpr>,
-    /// Whether it is only wished for.
+    /// True if the features come from `--prefer`.
     pub(crate) is_wish: bool,
 }
 
 impl<'a> Alternative<'a> {
-    /// The filter that lets through which nodes will do.
+    /// The filter of this alternative.
     pub(crate) fn filter<'f>(&'f self, shape: &'f Shape) -> Filter<'f>
     where
         'a: 'f,
@@ -200,21 +200,22 @@ impl<'a> Alternative<'a> {
     }
 }
 
-/// Every way to say which nodes a request may have on a fabric; at least one: the features it wishes for, then its constraint.
+/// All alternatives for the nodes of a request on a fabric, at least one: the preferred features first, then
+/// the constraint.
 pub(crate) fn alternatives<'a>(spec: &'a JobSpec, fabric: &Fabric) -> SmallVec<[Alternative<'a>; 1]> {
     let wish = spec.fabric.as_deref().and_then(|asked| wished_features(fabric, asked));
     let wished = wish.into_iter().flat_map(|wish| Alternative::all(Some(wish), true));
     wished.chain(Alternative::all(spec.shape.features.as_deref(), false)).collect()
 }
 
-/// The most ways there can be, whatever the fabric.
+/// The largest number of alternatives on any fabric.
 pub(crate) fn most_alternatives(spec: &JobSpec) -> usize {
     let ways = |features: &FeatureExpr| features.shared().len();
     let wish = spec.fabric.as_deref().and_then(|asked| asked.prefer.as_deref());
     wish.map_or(0, ways) + spec.shape.features.as_deref().map_or(1, ways)
 }
 
-/// The features that nodes have in a partition: their own, and the names of the domains they are in.
+/// The features of nodes in a partition: their own, and the names of their domains.
 pub(crate) fn known_features<'a>(wisher: &Wisher<'a>) -> BTreeSet<&'a str> {
     let Wisher { inventory, fabric, .. } = *wisher;
     let mut known = BTreeSet::new();
@@ -226,7 +227,7 @@ pub(crate) fn known_features<'a>(wisher: &Wisher<'a>) -> BTreeSet<&'a str> {
 }
 
 impl<'a> Filter<'a> {
-    /// What a request says.
+    /// The filter of a request.
     pub(crate) fn of(shape: &'a Shape) -> Self {
         Self {
             features: shape.features.as_deref(),
@@ -237,10 +238,10 @@ impl<'a> Filter<'a> {
         }
     }
 
-    /// The configured nodes of a partition that will do, whatever their state.
+    /// The configured nodes of a partition that pass the filter, whatever their state.
     ///
     /// # Errors
-    /// A name in a hostlist that means nothing.
+    /// A message about a name in a hostlist that is unknown.
     pub(crate) fn admitted(&self, wisher: &Wisher<'_>) -> Result<FixedBitSet, String> {
         let Wisher { inventory, fabric, .. } = *wisher;
         let mut admitted = wisher.partition().members.clone();
@@ -260,7 +261,7 @@ impl<'a> Filter<'a> {
         Ok(admitted)
     }
 
-    /// Whether a node will do; `exclude` is the caller's affair.
+    /// True if a node passes the filter; `exclude` is not considered here.
     fn admits(&self, wisher: &Wisher<'_>, node: NodeId) -> bool {
         self.within.is_none_or(|within| within.holds(node))
             && !self.without.iter().any(|without| without.holds(node))
@@ -268,7 +269,7 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// The names that a hostlist stands for, functions over the fabric resolved.
+/// The names that a hostlist stands for, with functions over the fabric resolved.
 pub(crate) fn named(fabric: &Fabric, list: &HostExpr) -> Result<Vec<String>, String> {
     let mut functions = FunctionNodes::new(fabric);
     let mut add = |function: &Function| functions.add(function).map_err(|error| error.to_string());
@@ -276,7 +277,7 @@ pub(crate) fn named(fabric: &Fabric, list: &HostExpr) -> Result<Vec<String>, Str
     Ok(names.iter().collect())
 }
 
-/// How jobs have fared at each position of a fabric, in millionths; `None` where no node was lost with any.
+/// Past performance at each position of a fabric, in millionths; `None` if no node was lost under a job.
 fn performance(inventory: &Inventory, fabric: &Fabric) -> Option<Arc<[u32]>> {
     let by_position = |index| inventory.nodes[fabric.node(Pos::at(index)).index()].performance;
     let known: Arc<[u32]> = (0..fabric.len()).map(by_position).collect();
@@ -290,12 +291,12 @@ fn by_class(inventory: &Inventory, need: &Need) -> Arc<[u32]> {
     slots.map(|slots| if need.counts_nodes() { slots.min(1) } else { slots }).collect()
 }
 
-/// Slots from their number at each position.
+/// Slots from the number at each position.
 pub(crate) fn slots_by_position(fabric: &Fabric, need: &Need, slots: Vec<u32>) -> Slots {
     if need.counts_whole_nodes() { Slots::whole(fabric, open(&slots)) } else { Slots::tasks(fabric, slots) }
 }
 
-/// Shows `look` slots with other numbers at some positions, and puts back what these had.
+/// Calls `look` with other slots at some positions, then restores the former slots.
 pub(crate) fn with_others<T>(
     fabric: &Fabric,
     slots: &mut Slots,
@@ -312,7 +313,7 @@ pub(crate) fn with_others<T>(
     seen
 }
 
-/// The positions of a fabric of whose nodes something holds.
+/// The positions of a fabric whose node meets a condition.
 pub(crate) fn positions_where(fabric: &Fabric, holds: impl Fn(NodeId) -> bool) -> FixedBitSet {
     let mut positions = FixedBitSet::with_capacity(fabric.len());
     positions.extend((0..fabric.len()).filter(|index| holds(fabric.node(Pos::at(*index)))));

@@ -1,9 +1,9 @@
-//! What a job needs of nodes: its request, with the partition's defaults filled in, as counts that rooms can be
-//! compared with.
+//! The resources that a job needs of nodes: its request with the partition's defaults, as numbers to compare
+//! with amounts.
 //!
-//! The unit a placement hands out is a *slot*: a task, or several that share GPUs; or, where the job counts only nodes, a node,
-//! or what it takes of one that it shares; or a device where it asks for a number of GPUs without saying for what. [`Need`] answers how many slots
-//! fit a room and what they take.
+//! A placement hands out *slots*. A slot is a task, or several tasks that share GPUs. Where the job counts
+//! only nodes, a slot is a node, or the job's share of a node. Where the job only asks for a number of GPUs,
+//! a slot is a GPU. [`Need`] computes how many slots fit an amount and what they take.
 
 pub(super) mod constraints;
 pub(super) mod counts;
@@ -25,10 +25,10 @@ use crate::text::tres::{Tres, TresKind};
 use need::gpus;
 pub use need::{Given, Need, Scarce, Slot};
 
-/// A job's request in one partition.
+/// The request of a job in one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Fewest and most nodes; `None` where only tasks count.
+    /// The fewest and the most nodes; `None` where only tasks count.
     pub nodes: Option<(u32, u32)>,
     /// Whether the most nodes are only a limit for a job that counts tasks, set by the partition or by `--use-min-nodes`: fewer
     /// are as good.
@@ -36,30 +36,30 @@ pub struct Request {
     /// The node counts that will do, the preferred one first, where not every number of the range does: the largest, or the
     /// smallest with `--use-min-nodes`.
     pub sizes: Option<Vec<u32>>,
-    /// Slots of the whole job; `None`: one on each node.
+    /// Number of slots of the whole job; `None` for one on each node.
     pub slots: Option<u32>,
-    /// What the slots need.
+    /// The resources that the slots need.
     pub need: Need,
 }
 
-/// Why a request makes no sense as it stands.
+/// The reason why a request is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadRequest(pub String);
 
 impl Request {
-    /// Reads a job's request as it is in one partition.
+    /// The request of a job in one partition.
     ///
     /// # Errors
-    /// A number of GPUs that cannot be divided evenly over tasks or nodes.
+    /// [`BadRequest`] for a number of GPUs that cannot be divided evenly over tasks or nodes.
     pub fn new(spec: &JobSpec, partition: &PartitionConfig) -> Result<Self, BadRequest> {
         Self::within(spec, partition, partition.max_nodes.unwrap_or(u32::MAX))
     }
 
-    /// Reads a request on at most so many nodes, whatever the partition says of that.
+    /// The request of a job on at most `most_nodes` nodes, instead of the partition's limit.
     ///
     /// # Errors
-    /// What [`Request::new`] refuses.
+    /// [`BadRequest`] as of [`Request::new`].
     pub(super) fn within(
         spec: &JobSpec,
         partition: &PartitionConfig,
@@ -67,13 +67,13 @@ impl Request {
     ) -> Result<Self, BadRequest> {
         let shape = &spec.shape;
         let tasks = shape.tasks.map_or(u32::MAX, |tasks| tasks.max(1));
-        // Tasks of each node, and nothing that says how many nodes: one has them all.
+        // With tasks per node, and nothing that gives a number of nodes, one node has all tasks.
         let is_one_node = shape.tasks.is_none()
             && shape.tasks_per_node.is_some()
             && shape.nodelist.is_none()
             && !has_gpus(shape);
         let range = shape.node_range().or(is_one_node.then_some((1, Some(1))));
-        // One that wants more than the limit at least waits for that, and is said to.
+        // A job that wants more nodes than the limit keeps its number: it waits with a reason.
         let most = |min: u32, max: Option<u32>| max.unwrap_or(most_nodes).min(most_nodes.max(min)).min(tasks);
         let nodes = range.map(|(min, max)| (min, most(min, max)));
         let sizes = shape.nodes.as_ref().and_then(|count| count.sizes.clone());
@@ -84,7 +84,7 @@ impl Request {
             sizes
         });
         let per_node = shape.tasks_per_node.unwrap_or(1);
-        // With both -N and --ntasks-per-node every node has the same tasks, so nodes are all that is counted.
+        // With both -N and --ntasks-per-node every node has equally many tasks, so only nodes count.
         let all_tasks = |nodes: u32| nodes.checked_mul(shape.tasks_per_node?);
         // As with Slurm, nodes that features count are the job's even if it has fewer tasks.
         let counted = shape
@@ -110,7 +110,7 @@ impl Request {
         Ok(request)
     }
 
-    /// Turns `--gpus`, a number for the whole job, into devices of each task, of each node, or slots.
+    /// Turns `--gpus`, a number for the whole job, into devices of each task or node, or into slots.
     fn spread_gpus(&mut self, shape: &Shape) -> Result<(), BadRequest> {
         let by_tasks = self.slots.is_some();
         let each = |count: u32| -> Result<Vec<GresSpec>, BadRequest> {
@@ -129,7 +129,7 @@ impl Request {
         if !has_gpus(shape) || self.tasks_have_all(shape) {
             return Ok(());
         }
-        // What cannot be divided lies on one node, where that may be.
+        // GPUs that cannot be divided go to one node, where one node is allowed.
         let alone = self.nodes.is_none_or(|(min, _)| min == 1);
         let too_few = |nodes: u32| shape.gpus.iter().all(|gpus| gpus.count < u64::from(nodes));
         let by_node = shape.tasks_per_node.is_some_and(|tasks| tasks > 1);
@@ -152,7 +152,7 @@ impl Request {
                     each(tasks)?;
                 }
             }
-            // Otherwise each GPU is a slot, and every node has one task, or as many as are said.
+            // Otherwise each GPU is a slot, and every node has one task, or as many as are given.
             (Some((min, max)), _)
                 if min == max && (each(min).is_ok() || shape.gpus.len() > 1 || by_node || too_few(min)) =>
             {
@@ -175,7 +175,7 @@ impl Request {
         Ok(())
     }
 
-    /// Whether the GPUs that each task asks for are all that the job asks for.
+    /// True if the GPUs of all tasks together are the GPUs of the job.
     fn tasks_have_all(&self, shape: &Shape) -> bool {
         let ([all], [each], Some(tasks)) = (&shape.gpus[..], &shape.gpus_per_task[..], shape.tasks) else {
             return false;
@@ -183,18 +183,18 @@ impl Request {
         all.may_be(each) && each.count.saturating_mul(tasks.into()) == all.count
     }
 
-    /// All that it asks for, with all of its GPUs, on one node.
+    /// Puts everything that the job asks for, with all of its GPUs, on one node.
     fn on_one_node(&mut self, shape: &Shape) {
         self.nodes = Some((1, 1));
         self.need.gres_per_node.extend(shape.gpus.iter().cloned());
     }
 
-    /// Whether people would say that it wants nodes: so it does where it has one task on one node.
+    /// True if messages should count nodes: also for one task on one node.
     pub(super) fn wants_nodes(&self) -> bool {
         self.need.counts_nodes() || (self.nodes == Some((1, 1)) && self.slots == Some(1))
     }
 
-    /// What people call one of what it wants.
+    /// The word for one unit of the request in messages.
     pub(super) fn unit(&self) -> &'static str {
         if self.wants_nodes() { "node" } else { self.need.slot.unit() }
     }
@@ -218,7 +218,7 @@ impl Request {
         for (gres, times) in on_nodes.chain(of_slots) {
             all.add(&gres_of(&gres.name, gres.kind.as_deref(), gres.count.saturating_mul(times)));
         }
-        // Some node has at least the average over the most nodes that there can be.
+        // Some node has at least the average over the most nodes possible.
         let most = self.nodes.map_or(slots, |(_, most)| u64::from(most)).min(slots).max(1);
         let on_node = all.0.iter().filter(|(kind, _)| **kind != TresKind::Node);
         let on_node: Tres = on_node.map(|(kind, sum)| (kind.clone(), sum.div_ceil(most))).collect();
@@ -227,20 +227,20 @@ impl Request {
         Amounts { all: held(all), on_node: held(on_node) }
     }
 
-    /// Fewest nodes it can run on; 1 where only slots count.
+    /// The fewest nodes that the job can run on; 1 where only slots count.
     #[must_use]
     pub fn min_nodes(&self) -> u32 {
         self.nodes.map_or(1, |(min, _)| min)
     }
 
-    /// Slots it needs altogether, at least.
+    /// The least number of slots that the job needs.
     #[must_use]
     pub fn min_slots(&self) -> u64 {
         u64::from(self.slots.unwrap_or_else(|| self.min_nodes()))
     }
 }
 
-/// What a job is given on one node; or, without slots, what it keeps others from using there.
+/// The resources that a job gets on one node; with 0 slots, what the job closes to others there.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Part {
     pub(crate) node: NodeId,
@@ -248,7 +248,7 @@ pub(crate) struct Part {
     pub(crate) taken: Arc<[u64]>,
 }
 
-/// Fewest nodes and CPUs of a job: what orders and priorities call its size.
+/// The fewest nodes and CPUs of a job: its size for orders and priorities.
 #[must_use]
 pub fn least(shape: &Shape) -> (u32, u64) {
     let nodes = shape.nodes.as_ref().map_or(1, |count| count.min);
@@ -264,12 +264,12 @@ pub fn least_amounts(spec: &JobSpec, partition: &PartitionConfig, tariff: Tariff
         .map_or_else(|_| Amounts::default(), |request| request.least(spec, tariff))
 }
 
-/// Whether the job asks for GPUs by their number in all.
+/// True if the job asks for a total number of GPUs.
 fn has_gpus(shape: &Shape) -> bool {
     shape.gpus.iter().any(|gpus| gpus.count > 0)
 }
 
-/// Whether the job has its nodes for itself.
+/// True if the job takes its nodes whole.
 #[must_use]
 pub fn takes_whole_nodes(spec: &JobSpec, partition: &PartitionConfig) -> bool {
     match spec.shape.sharing {

@@ -1,4 +1,4 @@
-//! What a job needs of each node, and what nodes give for it.
+//! The resources that a job needs on each node, and what nodes give for them.
 
 use std::ops::Range;
 
@@ -13,35 +13,35 @@ use crate::text::gres::GresSpec;
 
 use super::takes_whole_nodes;
 
-/// What is given of a node: CPUs, memory in MiB, then devices in the order of its entries; mostly few numbers.
+/// The resources given on a node: CPUs, memory in MiB, then devices in the order of the node's entries.
 pub type Given = SmallVec<[u64; 6]>;
 
-/// What is handed out in one slot.
+/// The unit that a placement hands out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Slot {
-    /// A node, with that many tasks on it; where it is shared, what they take of it. A node may have room for several such
-    /// shares, of which one job gets at most one.
+    /// A node with `tasks` tasks on it, or, where the node is shared, the share that these take. A node may
+    /// have several such shares free, of which one job gets at most one.
     Node {
-        /// Tasks on each node.
+        /// Number of tasks on each node.
         tasks: u32,
     },
-    /// A slot is one task, or as many as have a whole number of GPUs together.
+    /// One task, or as many tasks as have a whole number of GPUs together.
     Tasks {
-        /// Tasks of each slot.
+        /// Number of tasks of each slot.
         each: u32,
     },
-    /// A slot is one GPU; every node has so many tasks.
+    /// One GPU; every node has `tasks` tasks.
     Gpu {
-        /// Tasks on each node.
+        /// Number of tasks on each node.
         tasks: u32,
     },
 }
 
 impl Slot {
-    /// One task.
+    /// A slot of one task.
     pub const TASK: Self = Slot::Tasks { each: 1 };
 
-    /// What people call one.
+    /// The word for one slot in messages.
     #[must_use]
     pub fn unit(self) -> &'static str {
         match self {
@@ -57,7 +57,7 @@ impl Slot {
     }
 }
 
-/// What a node has too little of.
+/// The resource that a node has too little of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scarce {
     /// Memory.
@@ -68,37 +68,38 @@ pub enum Scarce {
     Cpus,
 }
 
-/// A node's shape, what was found to be given of the node, and for how many slots.
+/// The shape of a node, the resources given on it, and the number of slots.
 type OnNode<'a> = (&'a NodeShape, &'a [u64], u32);
 
-/// What a job needs on a node. Jobs with equal needs share what a pass finds out about rooms.
+/// The resources that a job needs on a node. Jobs with equal needs share what a pass computes about amounts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Need {
-    /// What a slot is.
+    /// The unit that is handed out.
     pub slot: Slot,
-    /// Most slots on one node.
+    /// The most slots on one node.
     pub most: Option<u32>,
-    /// CPUs of each task.
+    /// Number of CPUs of each task.
     pub cpus_per_task: u32,
-    /// CPUs given on each node at least.
+    /// The least number of CPUs given on each node.
     pub min_cpus: u32,
-    /// Memory of each node, MiB; `u64::MAX` for all there is.
+    /// Memory of each node in MiB; `u64::MAX` for all memory of the node.
     pub memory_per_node: u64,
-    /// Memory of each CPU, MiB.
+    /// Memory of each CPU in MiB.
     pub memory_per_cpu: u64,
-    /// Temporary disk a node must have, MiB.
+    /// Temporary disk space that a node must have, in MiB.
     pub tmp_disk_mb: u64,
     /// Devices of each node.
     pub gres_per_node: Vec<GresSpec>,
-    /// Devices of each task of a node; where nodes are not what is counted, of each slot.
+    /// Devices of each task of a node; where nodes are not counted, devices of each slot.
     pub gres_per_task: Vec<GresSpec>,
-    /// Whether nodes are taken whole.
+    /// True if nodes are taken whole.
     pub whole: bool,
-    /// What is asked of sockets, cores and threads, and for each GPU.
+    /// The constraints on sockets, cores and threads, and the resources for each GPU.
     pub cores: CoreAsk,
 }
 
-/// The devices of each task that are not among those of each node, and how many tasks those of a node are for.
+/// The devices of each task that are not among those of each node, and the number of tasks that the devices
+/// of a node suffice for.
 fn devices_of_tasks(shape: &Shape) -> (Vec<GresSpec>, Option<u32>) {
     let (mut others, mut most) = (Vec::new(), None::<u32>);
     for each in &shape.gpus_per_task {
@@ -143,7 +144,8 @@ impl Need {
         }
     }
 
-    /// Makes so many tasks one slot; false, and nothing, where a task has devices or a node has no room for so many.
+    /// Makes `each` tasks one slot. Returns false, with nothing changed, if tasks have devices or a node may
+    /// not have as many.
     pub(super) fn share_tasks(&mut self, each: u32) -> bool {
         let most = self.most.map(|most| most / each);
         let may = each == 1 || (self.gres_per_task.is_empty() && most != Some(0));
@@ -153,7 +155,7 @@ impl Need {
         may
     }
 
-    /// How many slots fit `amount` on a node of that shape.
+    /// Number of slots that fit `amount` on a node of that shape.
     #[must_use]
     pub fn slots(&self, shape: &NodeShape, amount: &[u64]) -> u32 {
         let idle = amount[CPUS] == u64::from(shape.cpus);
@@ -183,7 +185,7 @@ impl Need {
         if !fits(1) {
             return 0;
         }
-        // More slots never need less, so the largest number that fits is found by halving.
+        // More slots never need less, so bisection finds the largest number that fits.
         let (mut low, mut high) = (1, most);
         while low < high {
             let middle = low + (high - low).div_ceil(2);
@@ -192,8 +194,8 @@ impl Need {
         low
     }
 
-    /// How many tasks start on each of some nodes, and what they are given, where that is not what the placement says: it
-    /// only tells that they fit.
+    /// The tasks on each of several nodes and the resources given, where these differ from the placement's
+    /// shares; `None` otherwise. The placement only guarantees that the tasks fit.
     pub(crate) fn dealt(&self, nodes: &[OnNode<'_>]) -> Option<Vec<(u32, Given)>> {
         match (self.slot, self.whole) {
             (Slot::TASK, true) => self.dealt_evenly(nodes),
@@ -202,9 +204,9 @@ impl Need {
         }
     }
 
-    /// Over nodes that are taken whole tasks are dealt evenly, as Slurm deals them.
+    /// Deals tasks evenly over nodes that are taken whole, as Slurm does.
     fn dealt_evenly(&self, nodes: &[OnNode<'_>]) -> Option<Vec<(u32, Given)>> {
-        // All but memory is given whole.
+        // Everything but memory is given whole.
         let amount = |&(shape, given, _): &OnNode<'_>| {
             let mut amount = Given::from_slice(given);
             amount[MEMORY] = shape.memory_mb;
@@ -219,7 +221,7 @@ impl Need {
         nodes.iter().zip(&amounts).zip(dealt).map(given).collect()
     }
 
-    /// Threads that tasks leave of their cores are for tasks of nodes that then need fewer cores.
+    /// Moves tasks to nodes whose cores have unused threads, so that fewer cores are needed.
     fn dealt_to_threads(&self, nodes: &[OnNode<'_>]) -> Option<Vec<(u32, Given)>> {
         let threads = nodes.iter().map(|(shape, ..)| shape.threads_per_core.max(1));
         let threads = threads.filter(|threads| !self.cpus_per_task.is_multiple_of(*threads)).max()?;
@@ -247,8 +249,8 @@ impl Need {
         }
     }
 
-    /// What alone a node lacks that has no slot, where that is worth telling: with all that it has of that when idle it would
-    /// have one.
+    /// The only resource that keeps a node from having a slot, if messages report it: with all of that
+    /// resource, as when idle, the node would have a slot.
     pub(crate) fn scarce(&self, shape: &NodeShape, amount: &[u64]) -> Option<Scarce> {
         if self.whole || self.slots(shape, amount) > 0 {
             return None;
@@ -273,7 +275,7 @@ impl Need {
         scarce.filter(|scarce| is_told(*scarce))
     }
 
-    /// Whether a job is told what nodes lack: with CPUs alone it knows.
+    /// True if messages report scarce resources. A job that asks for CPUs only knows it anyway.
     pub(crate) fn tells_scarce(&self) -> bool {
         let memory =
             self.memory_per_node > 0 || self.memory_per_cpu > 0 || self.cores.memory_per_gpu.is_some();
@@ -284,26 +286,27 @@ impl Need {
         !self.gres_per_node.is_empty() || !self.gres_per_task.is_empty()
     }
 
-    /// Whether nodes are what is counted, at most one slot of each being taken.
+    /// True if nodes are counted, with at most one slot on each.
     #[must_use]
     pub fn counts_nodes(&self) -> bool {
         matches!(self.slot, Slot::Node { .. })
     }
 
-    /// Whether every slot is a whole node.
+    /// True if every slot is a whole node.
     #[must_use]
     pub fn counts_whole_nodes(&self) -> bool {
         self.counts_nodes() && self.whole
     }
 
-    /// Whether nodes with equally many slots may have unequally much free: a slot is more than one CPU of a shared node.
+    /// True if nodes with equal slots may have unequal free resources: a slot is more than one CPU of a
+    /// shared node.
     pub(crate) fn is_coarse(&self) -> bool {
         let is_one_cpu = self.cpus_of_slot() <= 1 && self.memory_per_node == 0 && self.memory_per_cpu == 0;
         !self.whole && (self.has_devices() || !is_one_cpu)
     }
 
-    /// How much there is in a room of the scarcest resource that the job asks for: GPUs of the types that it asks for, or
-    /// CPUs if it asks for no GPU.
+    /// The free number of the scarcest resource that the job asks for: GPUs of the types asked for, or CPUs
+    /// if the job asks for no GPU.
     pub(crate) fn scarcest(&self, rooms: &Rooms, room: RoomId) -> u64 {
         let (shape, amount) = (rooms.shape(rooms.class_of(room)), rooms.amount(room));
         let asked = || self.gres_per_node.iter().chain(&self.gres_per_task).filter(|spec| spec.name == "gpu");
@@ -314,8 +317,8 @@ impl Need {
         gres.filter(|(gres, _)| asked().any(|spec| matches(gres, spec))).map(|(_, free)| free).sum()
     }
 
-    /// What one slot takes of a node of that shape, where a node has as many slots as all of that is free there: a share of
-    /// the node, and devices of which there is one entry each.
+    /// The resources that one slot takes on a node of that shape, if the number of slots follows from
+    /// dividing by them: shares of nodes with devices of one entry each. `None` otherwise.
     #[must_use]
     pub(crate) fn floor(&self, shape: &NodeShape) -> Option<Given> {
         let is_node = self.counts_nodes() && self.most.is_none() && !self.whole;
@@ -326,8 +329,9 @@ impl Need {
         may.then(|| self.takes(shape, &capacity(shape), 1)).flatten()
     }
 
-    /// What `slots` slots are given of `amount` on a node of that shape; `None` if they do not fit. A node that is
-    /// taken whole gives all its CPUs and devices; memory is given as asked, because it is counted only where asked.
+    /// The resources that `slots` slots take of `amount` on a node of that shape; `None` if they do not fit.
+    /// A node that is taken whole gives all its CPUs and devices. Memory is given as asked, because it counts
+    /// only where asked.
     #[must_use]
     pub fn takes(&self, shape: &NodeShape, amount: &[u64], slots: u32) -> Option<Given> {
         let mut taken = Given::from_elem(0, amount.len());
@@ -335,7 +339,8 @@ impl Need {
         Some(taken)
     }
 
-    /// Writes into `taken` what `slots` slots are given; what does not fit leaves anything there.
+    /// Writes the resources of `slots` slots into `taken`. If they do not fit, the contents of `taken` are
+    /// unspecified.
     fn take(&self, shape: &NodeShape, amount: &[u64], slots: u32, taken: &mut [u64]) -> Option<()> {
         taken.fill(0);
         taken[CPUS] = self.cpus(shape, slots).filter(|cpus| *cpus <= amount[CPUS])?;
@@ -343,7 +348,7 @@ impl Need {
         taken[MEMORY] = match self.memory_per_node {
             u64::MAX => shape.memory_mb.checked_mul(nodes)?,
             memory => {
-                // Threads that the job does not use have none.
+                // Threads that the job does not use get no memory.
                 let threads = u64::from(shape.threads_per_core.max(1));
                 let used = taken[CPUS].checked_mul(self.cores.threads(shape).into())?.div_ceil(threads);
                 let by_cpus = used.checked_mul(self.memory_per_cpu)?;
@@ -359,7 +364,7 @@ impl Need {
             return None;
         }
         let times = u64::from(self.shares(slots));
-        // Those that name a type go first: the others take what is left.
+        // Devices with a type go first; the others take what is left.
         for named in [true, false] {
             let suits = |spec: &&GresSpec| spec.kind.is_some() == named;
             for spec in self.gres_per_node.iter().filter(suits) {
@@ -375,7 +380,7 @@ impl Need {
         Some(())
     }
 
-    /// CPUs that each slot takes at least.
+    /// The least number of CPUs that each slot takes.
     pub(crate) fn cpus_of_slot(&self) -> u64 {
         match self.slot {
             Slot::Node { tasks } => {
@@ -387,22 +392,22 @@ impl Need {
         }
     }
 
-    /// Devices that each slot takes, besides those of its node.
+    /// Number of devices that each slot takes, besides those of its node.
     pub(crate) fn devices_of_slot(&self) -> u64 {
         devices(&self.gres_per_task).saturating_mul(u64::from(self.shares(1)))
     }
 
-    /// How many times each slot takes the devices of a task.
+    /// Number of times that each slot takes the devices of a task.
     pub(crate) fn devices_each(&self) -> u64 {
         u64::from(self.shares(1))
     }
 
-    /// Devices that each node gives, besides those of its slots.
+    /// Number of devices that each node gives, besides those of its slots.
     pub(crate) fn devices_of_node(&self) -> u64 {
         devices(&self.gres_per_node)
     }
 
-    /// How many times the devices of a task are given for that many slots.
+    /// Number of times that the devices of a task are given for `slots` slots.
     fn shares(&self, slots: u32) -> u32 {
         match self.slot {
             Slot::Node { tasks } => tasks.saturating_mul(slots),
@@ -410,7 +415,7 @@ impl Need {
         }
     }
 
-    /// Tasks that run in that many slots of one node, of which one job has one where slots are nodes.
+    /// Number of tasks in `slots` slots of one node; where slots are nodes, a job has one slot of each.
     #[must_use]
     pub fn tasks(&self, slots: u32) -> u32 {
         match self.slot {
@@ -419,19 +424,20 @@ impl Need {
         }
     }
 
-    /// GPUs given for that many slots.
+    /// Number of GPUs given for `slots` slots.
     fn gpus(&self, slots: u32) -> u64 {
         let nodes = if self.counts_nodes() { u64::from(slots) } else { 1 };
         let of_tasks = gpus(&self.gres_per_task).saturating_mul(u64::from(self.shares(slots)));
         gpus(&self.gres_per_node).saturating_mul(nodes).saturating_add(of_tasks)
     }
 
-    /// CPUs given for that many slots: whole cores, all of them where the node is taken whole.
+    /// Number of CPUs given for `slots` slots: whole cores, or all CPUs if the node is taken whole. `None` if
+    /// they do not fit.
     fn cpus(&self, shape: &NodeShape, slots: u32) -> Option<u64> {
         let tasks = u64::from(self.tasks(slots));
         let asked = tasks.checked_mul(u64::from(self.cpus_per_task))?.max(u64::from(self.min_cpus));
         let asked = match self.cores.cpus_per_gpu {
-            // Of as many GPUs as one slot has, where slots are nodes.
+            // Where slots are nodes, the GPUs of one slot count.
             Some(each) => {
                 let slots = if self.counts_nodes() { 1 } else { slots };
                 asked.max(self.gpus(slots).checked_mul(u64::from(each))?)
@@ -450,28 +456,29 @@ impl Need {
     }
 }
 
-/// How many devices some specifications ask for together.
+/// Number of devices in all specifications.
 fn devices<'a>(specs: impl IntoIterator<Item = &'a GresSpec>) -> u64 {
     specs.into_iter().map(|spec| spec.count).fold(0, u64::saturating_add)
 }
 
-/// How many GPUs some specifications ask for together.
+/// Number of GPUs in all specifications.
 pub(super) fn gpus(specs: &[GresSpec]) -> u64 {
     devices(specs.iter().filter(|spec| spec.name == "gpu"))
 }
 
-/// Whether an entry of a node has devices of that name and kind.
+/// True if an entry of a node has devices of the name and type.
 fn matches(gres: &NodeGres, spec: &GresSpec) -> bool {
     *gres.name == *spec.name && is_kind(gres, spec)
 }
 
-/// Whether the devices of an entry are of that kind, whatever their name.
+/// True if the devices of an entry are of the type, whatever their name.
 fn is_kind(gres: &NodeGres, spec: &GresSpec) -> bool {
     spec.kind.as_deref().is_none_or(|kind| *gres.kind == *kind)
 }
 
-/// Adds devices to what is taken, so many so often, from the entries that match, in their order; shards that are taken at once
-/// are of one GPU. Of GPUs that may be shared it takes those of which nobody has a shard, with all their shards.
+/// Adds `count` times `times` devices to `taken`, from the matching entries in order. Shards that are taken
+/// together are of one GPU. A GPU that may be shared is taken with all its shards, and only if no shard is in
+/// use.
 fn take_devices(
     shape: &NodeShape,
     amount: &[u64],
@@ -496,7 +503,7 @@ fn take_devices(
     (left == 0).then_some(())
 }
 
-/// Adds `count` shards to what is taken, all of the GPU that has the fewest left of those that have so many.
+/// Adds `count` shards of one GPU to `taken`: of the GPU with the fewest left that has enough.
 fn take_shards(
     shape: &NodeShape,
     amount: &[u64],

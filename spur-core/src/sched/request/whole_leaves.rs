@@ -1,4 +1,4 @@
-//! What jobs need of the nodes and leaves that stand.
+//! Whole leaves: jobs that have leaves to themselves, and the fewest nodes of a job.
 
 use crate::id::NodeId;
 use crate::model::fabric::Fabric;
@@ -9,7 +9,7 @@ use super::constraints::Wisher;
 use super::{BadRequest, Part, Request};
 
 impl Inventory {
-    /// The fewest nodes of a partition that a job can run on when nothing else does; `None` if it never can.
+    /// The fewest nodes of a partition on which a job can run when nothing else does; `None` if it never can.
     pub(crate) fn fewest_nodes(&self, index: usize, spec: &JobSpec) -> Option<u32> {
         let partition = &self.partitions[index];
         let request = self.request(index, spec).ok()?;
@@ -20,17 +20,17 @@ impl Inventory {
         Some(fewest.max(request.min_nodes()))
     }
 
-    /// What a job needs in a partition. One that has whole leaves to itself by a rule takes nodes whole, too: what it leaves
-    /// of them is nobody's.
+    /// The request of a job in a partition. A job that has whole leaves by a rule takes nodes whole, too,
+    /// because no other job may use the rest.
     ///
     /// # Errors
-    /// What [`Request::new`] refuses.
+    /// [`BadRequest`] as of [`Request::new`].
     pub(crate) fn request(&self, partition: usize, spec: &JobSpec) -> Result<Request, BadRequest> {
         let most = self.partitions[partition].partition.config.max_nodes;
         self.request_within(partition, spec, most.unwrap_or(u32::MAX))
     }
 
-    /// What a job needs in a partition on at most so many nodes, whatever the partition says of that.
+    /// The request of a job in a partition on at most `most_nodes` nodes, instead of the partition's limit.
     pub(crate) fn request_within(
         &self,
         partition: usize,
@@ -48,7 +48,7 @@ impl Inventory {
         self.policy.topologies.iter().any(|config| config.rule.iter().any(|rule| rule.whole))
     }
 
-    /// The fabric on which the job has whole leaves to itself at some time.
+    /// The fabric on which the job has whole leaves to itself at some time; `None` if it never has.
     fn with_whole_leaves(&self, partition: usize, spec: &JobSpec, request: &Request) -> Option<&Fabric> {
         let fabric = fabric_for(self, partition, spec).ok()?;
         let wisher = Wisher { inventory: self, partition, fabric, spec, request, gather_with: &[] };
@@ -56,13 +56,13 @@ impl Inventory {
         stages.iter().any(|stage| stage.ask().whole_leaves).then_some(fabric)
     }
 
-    /// Whether a job may close to others what it does not use of its leaves.
+    /// True if a job may close the unused rest of its leaves.
     pub(crate) fn may_close(&self, spec: &JobSpec) -> bool {
         spec.shape.sharing == Sharing::Topo || self.has_whole_rule()
     }
 
-    /// The nodes that a job on some nodes closes to others without using them: the rest of its leaves, where it has
-    /// whole leaves to itself.
+    /// The nodes that a job on the given nodes closes without using them: the rest of its leaves, where it
+    /// has whole leaves to itself.
     pub(crate) fn closes(
         &self,
         spec: &JobSpec,
@@ -77,7 +77,7 @@ impl Inventory {
         fabric().map_or_else(Vec::new, |fabric| others_of_leaves(fabric, &nodes.collect::<Vec<_>>()))
     }
 
-    /// Adds what a job that has whole leaves to itself keeps others from using beside its own parts.
+    /// Adds the nodes that a job with whole leaves closes besides its own parts.
     pub(crate) fn close_leaves(&self, fabric: &Fabric, parts: &mut Vec<Part>) {
         let used: Vec<NodeId> = parts.iter().map(|part| part.node).collect();
         for node in others_of_leaves(fabric, &used) {
@@ -87,8 +87,8 @@ impl Inventory {
     }
 }
 
-/// The fewest nodes that hold so many slots when nothing runs, the largest first; `None` if all are not enough. Of each kind of
-/// nodes: how many slots one has, and how many there are.
+/// The fewest idle nodes that hold `slots` slots, the largest first; `None` if all do not. Each kind of node
+/// has its slots and its number of nodes.
 pub(crate) fn fewest_nodes(mut kinds: Vec<(u32, u32)>, slots: u64) -> Option<u32> {
     kinds.retain(|(has, _)| *has > 0);
     kinds.sort_by_key(|(has, _)| std::cmp::Reverse(*has));

@@ -1,4 +1,4 @@
-//! Whether a request can ever be honoured by the cluster as it is configured, whatever is free or down now.
+//! Decides whether a request can ever run on the cluster as configured, whatever is free or down now.
 
 mod components;
 mod lacking;
@@ -37,25 +37,26 @@ use super::request::Need;
 pub use self::components::check_together;
 pub use self::verdicts::{Answer, BRIEF, Feasibility, Question, Verdict};
 
-/// Why a request can never be honoured, and the nearest one that can.
+/// The reason why a request can never run, and the nearest requests that can.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
-    /// Which limit it hits.
+    /// The kind of limit that the request exceeds.
     pub kind: RefusalKind,
-    /// The sentence for people.
+    /// The sentence for the user.
     pub message: String,
-    /// The requests near it that the sentence offers: each has been tried, and works.
+    /// The requests that the sentence offers; each has been tried, and works.
     pub works: Vec<JobSpec>,
-    /// Where only limits stand in the way that an administrator can raise: why the job waits for that.
+    /// The reason with which the job waits if only limits that an administrator can raise forbid it;
+    /// otherwise `None`.
     pub waits: Option<Reason>,
 }
 
-/// The kind of limit that a request hits.
+/// The kind of limit that a request exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalKind {
-    /// More or fewer nodes than there can be.
+    /// More or fewer nodes than possible.
     NodeCount,
-    /// More nodes than the partition has, where the cluster has as many.
+    /// More nodes than the partition has, but not more than the cluster has.
     PartitionSize,
     /// More time than allowed.
     TimeLimit,
@@ -65,52 +66,52 @@ pub enum RefusalKind {
     NodeConfig,
     /// Features that no node has.
     Features,
-    /// Features that are wished for, and that no node has.
+    /// Preferred features that no node has.
     Prefer,
-    /// Devices of a kind that there is not.
+    /// Devices of a type that does not exist.
     Gres,
-    /// Licenses that there are not.
+    /// Licenses that do not exist.
     License,
-    /// What the topology cannot hold.
+    /// A shape that the topology cannot hold.
     Topology,
-    /// A node that is not there.
+    /// A node name that does not exist.
     NodeName,
-    /// A QOS that the partition does not take.
+    /// A QOS that the partition does not admit.
     Qos,
-    /// An account that the partition does not take.
+    /// An account that the partition does not admit.
     Account,
 }
 
-/// Judges a request with its defaults filled in; the answer is what its user should know.
+/// Judges a request with its defaults filled in. Returns warnings for the user.
 ///
-/// A job that names several partitions is refused only if every one of them refuses it, and so is one that names several
-/// reservations; the first one's reason is given.
+/// A job that names several partitions is refused only if all of them refuse it; the reason of the first is
+/// given. The same holds for several reservations.
 ///
 /// # Errors
-/// The limit it hits, and what would work.
+/// The limit that the request exceeds, with requests that would work.
 pub fn check(cluster: &Cluster, spec: &JobSpec) -> Result<Vec<String>, Refusal> {
     judge(&cluster.standing(Inventory::new), spec, None)
 }
 
-/// Steps in which it is searched whether a request can ever be honoured: as many as ten placements may take.
+/// Number of steps for deciding whether a request can ever run: those of ten placements.
 const STEPS: u64 = 2_000_000;
 
-/// Steps in which the nearest requests that work are searched for, all of them together: as many as three placements may take.
+/// Number of steps for all offers of a refusal together: those of three placements.
 const STEPS_FOR_OFFERS: u64 = 600_000;
 
-/// Steps in which the nearest amount of one parameter is searched for.
+/// Number of steps for finding the nearest amount of one parameter.
 const STEPS_FOR_PARAMETER: u64 = 80_000;
 
-/// Steps in which one request is tried.
+/// Number of steps for trying one request.
 const STEPS_FOR_TRIAL: u64 = 40_000;
 
-/// Steps that each request counts for which is tried, besides those of its placement and those for the nodes of the cluster.
+/// Steps that every tried request counts for, besides those of its placement and of the nodes of the cluster.
 const STEPS_FOR_EACH: u64 = 32;
 
-/// Nodes of the cluster that count as one step of each request which is tried.
+/// Number of nodes of the cluster that count as one step of every tried request.
 const NODES_FOR_STEP: usize = 16;
 
-/// Judges a request within `budget`, or within as many steps as are worth while.
+/// Judges a request within `budget`, or without one within the steps above.
 fn judge(
     inventory: &Inventory,
     spec: &JobSpec,
@@ -123,8 +124,8 @@ fn judge(
     Judge { budget: brief.clone(), accepts_cut: false, ..judge }.check(spec, &brief)
 }
 
-/// The limit that a request hits in the first of its partitions, if it can never be honoured there as it is configured, and
-/// whether that is the partition's or the cluster's; nothing is said of what would work.
+/// The limit that forbids a request in the first of its partitions for good, and whether the partition or the
+/// cluster sets it; without offers.
 pub(super) fn limit(inventory: &Inventory, spec: &JobSpec) -> Option<(Reason, String)> {
     let (index, _) = inventory.partitions_of(spec).next()?;
     let judge = Judge::new(inventory);
@@ -137,36 +138,37 @@ fn refuse<T>(kind: RefusalKind, message: String) -> Result<T, Refusal> {
     Err(Refusal { kind, message, works: Vec::new(), waits: None })
 }
 
-/// What may have been meant with a word, as the end of a sentence; nothing if nothing known is near.
+/// The end of a sentence that suggests a similar known word; empty if none is similar.
 pub(super) fn meant<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known).map_or_else(String::new, |near| format!("; did you mean {near}?"))
 }
 
-/// How much of a refusal is wanted.
+/// The detail that is wanted of a refusal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Say {
-    /// The refusal names what is near and may work.
+    /// The refusal names similar requests that may work.
     Nearest,
-    /// Only whether there is one; a search that was cut short found none that is sure.
+    /// Only whether there is a refusal; a search that was cut counts as one.
     Sure,
 }
 
-/// Judges one request after another that differ in little.
+/// Judges similar requests one after another.
 struct Judge<'a> {
     inventory: &'a Inventory,
     /// The reservations that the job names.
     reservations: Vec<&'a Reservation>,
-    /// Whether limits that an administrator can raise count: of partitions and QOS.
+    /// True if limits of partitions and QOS count, which an administrator can raise.
     limits: bool,
-    /// What all searches together may still take.
+    /// The steps that all searches together may still take.
     budget: SharedBudget,
-    /// Whether requests like one are accepted from then on where the search for it was cut: not where that had few steps.
+    /// True if a request whose search was cut may be remembered as accepted; false where searches have few
+    /// steps.
     accepts_cut: bool,
-    /// What was last looked through.
+    /// Sets of eligible nodes from recent requests.
     eligible_sets: RefCell<Vec<Seen>>,
 }
 
-/// One set of eligible nodes, and by what it was chosen: partition, alternative and reservation; need, fabric and features.
+/// A set of eligible nodes with its key: partition, alternative and reservation; need, fabric and features.
 struct Seen {
     by: (usize, usize, Option<usize>),
     need: Need,
@@ -174,7 +176,7 @@ struct Seen {
     eligible: EligibleNodes,
 }
 
-/// How many sets of eligible nodes are kept.
+/// Number of sets of eligible nodes that are kept.
 const KEPT: usize = 8;
 
 impl<'a> Judge<'a> {
@@ -189,22 +191,22 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// A judge as if an administrator had raised all limits.
+    /// A judge for which all limits are raised.
     fn without_limits(&self) -> Self {
         Self { limits: false, ..self.within(&self.budget) }
     }
 
-    /// A judge of the same that takes its steps from another budget.
+    /// A judge with the same input and another budget.
     fn within(&self, budget: &SharedBudget) -> Self {
         let (reservations, budget) = (self.reservations.clone(), budget.clone());
         let Self { limits, accepts_cut, .. } = *self;
         Self { reservations, limits, accepts_cut, budget, ..Self::new(self.inventory) }
     }
 
-    /// Judges a request; the refusal says what would work, which is searched for within the steps for offers.
+    /// Judges a request; a refusal has offers, which are searched for within the budget `for_offers`.
     fn check(&self, spec: &JobSpec, for_offers: &SharedBudget) -> Result<Vec<String>, Refusal> {
         self.whole(spec, Say::Nearest).map_err(|limited| {
-            // What no administrator can help counts more than what one can.
+            // A limit that an administrator cannot raise decides before one that can be raised.
             let (waits, refused) = match self.without_limits().whole(spec, Say::Nearest) {
                 Ok(_) => (Some(limited.reason), limited),
                 Err(never) => (None, never),
@@ -220,8 +222,9 @@ impl<'a> Judge<'a> {
         })
     }
 
-    /// What a job asks of its fabric is counted over the nodes that it may use: one that is bound to those of a reservation may
-    /// ask what would be refused outside. What is refused inside and outside is not the reservation's affair.
+    /// Judges a request everywhere it may run. Fabric options are counted over the nodes that the job may
+    /// use, so a job bound to a reservation may ask what would be refused outside. A refusal that holds
+    /// outside, too, is reported without the reservation.
     fn whole(&self, spec: &JobSpec, say: Say) -> Result<Vec<String>, Refused> {
         licenses(self.inventory, spec)?;
         devices(self.inventory, &spec.shape)?;
@@ -246,7 +249,7 @@ impl<'a> Judge<'a> {
         first.map_or(Ok(warnings), Err)
     }
 
-    /// Judges a request in the first of the partitions that works, on the nodes of a reservation where one is given.
+    /// Judges a request in the first partition that works, on the nodes of a reservation if one is given.
     fn in_partitions(&self, spec: &JobSpec, within: Option<usize>, say: Say) -> Result<Vec<String>, Refused> {
         let mut first = None;
         for (index, partition) in self.inventory.partitions_of(spec) {
@@ -281,7 +284,7 @@ impl<'a> Judge<'a> {
             limits::of_partition(inventory, index, spec)?;
         }
         time(spec)?;
-        // What is only tried beside a refused request has to be surer.
+        // A request that is only tried as an offer needs a complete search.
         let accepts = within.is_none() && say == Say::Nearest && self.limits;
         if accepts && let Some(warnings) = inventory.accepted.find(index, spec) {
             return Ok(warnings);
@@ -303,7 +306,7 @@ impl<'a> Judge<'a> {
         }
         features(&wisher)?;
         wishes(&wisher)?;
-        // Of several alternatives, the one that most nodes meet says what would work.
+        // Of several alternatives, the one with the most nodes supplies the refusal.
         let mut closest: Option<(usize, Refused)> = None;
         for alternative in alternatives(spec, fabric) {
             let eligible = self.eligible(&wisher, within, &alternative)?;
@@ -325,13 +328,14 @@ impl<'a> Judge<'a> {
         closest.map_or_else(|| Ok(Vec::new()), |(_, refused)| self.unless_raised(refused))
     }
 
-    /// Nobody can say whether a request would fit nodes that the partition has yet to be given: without limits it is taken to.
+    /// Accepts a request for more nodes than the partition has if limits do not count: nobody can know the
+    /// nodes it would get.
     fn unless_raised(&self, refused: Refused) -> Result<Vec<String>, Refused> {
         if !self.limits && refused.kind == RefusalKind::PartitionSize { Ok(Vec::new()) } else { Err(refused) }
     }
 
-    /// The nodes that a request admits, of which one that asks for another amount mostly admits as many. Whom it excludes is the
-    /// same for all.
+    /// The eligible nodes of a request, shared among requests that differ only in amounts. All requests of
+    /// one judge exclude the same nodes.
     fn eligible(
         &self,
         wisher: &Wisher<'_>,
@@ -367,7 +371,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// Every license has to exist, and as often as it is wanted.
+/// Checks that every license exists in the wanted number.
 fn licenses(inventory: &Inventory, spec: &JobSpec) -> Result<(), Refused> {
     let known = &inventory.policy.licenses;
     for (at, (name, count)) in wanted(spec).iter().enumerate() {
@@ -386,7 +390,7 @@ fn licenses(inventory: &Inventory, spec: &JobSpec) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Times that contradict each other.
+/// Checks that time options do not contradict each other.
 fn time(spec: &JobSpec) -> Result<(), Refused> {
     let (limit, shortest) = (spec.time_limit, spec.least_time());
     if spec.time_min.is_some_and(|least| least > limit) {
@@ -403,26 +407,28 @@ fn time(spec: &JobSpec) -> Result<(), Refused> {
     Ok(())
 }
 
-/// How many nodes the partition has by configuration.
+/// Number of configured nodes of the partition.
 fn size(wisher: &Wisher<'_>) -> u32 {
     let nodes = wisher.partition().nodes.iter().map(|id| &wisher.inventory.nodes[id.index()]);
     u32::try_from(nodes.filter(|node| node.configured).count()).unwrap_or(u32::MAX)
 }
 
-/// What keeps a request from so many nodes, if it is the partition, which may be given more of those that there are.
+/// The kind of refusal if the partition has too few nodes but the cluster has enough, so that the partition
+/// may be enlarged.
 fn by_size(wisher: &Wisher<'_>, wanted: u64) -> Option<RefusalKind> {
     let (has, there) = (u64::from(size(wisher)), u64::from(wisher.inventory.scale.nodes));
     (has < wanted && wanted <= there).then_some(RefusalKind::PartitionSize)
 }
 
-/// Counts and names of nodes.
+/// Checks counts and names of nodes.
 fn nodes(wisher: &Wisher<'_>) -> Result<(), Refused> {
     let Wisher { inventory, request, .. } = *wisher;
     let (name, has, shape) = (wisher.partition().name(), size(wisher), &wisher.spec.shape);
-    // First, since a list may name far more than there are, and what mends a count is tried again and again.
+    // This comes first, since a list may name far more nodes than exist, and offers for a count are tried
+    // again and again.
     let wanted = hosts(wisher, "-w", shape.nodelist.as_deref())?;
     let unwanted = hosts(wisher, "-x", shape.exclude.as_deref())?;
-    // What a function stands for may well have nodes that are not wanted.
+    // A function in -w may stand for nodes that -x excludes.
     let is_plain = shape.nodelist.as_deref().is_some_and(HostExpr::is_plain);
     if let Some(both) = wanted.intersection(&unwanted).next().filter(|_| is_plain) {
         let text = format!("-x: node {} is one of those that -w names", inventory.nodes[both].name);
@@ -441,7 +447,7 @@ fn nodes(wisher: &Wisher<'_>) -> Result<(), Refused> {
     if required > max {
         return refuse_named(format!("-w names {required} nodes and -N allows {max}"));
     }
-    // Without a number of nodes there are no more than slots.
+    // Without a number of nodes a job has at most as many nodes as slots.
     if let (None, Some(slots)) = (&shape.nodes, request.slots)
         && required > slots
     {
@@ -451,7 +457,7 @@ fn nodes(wisher: &Wisher<'_>) -> Result<(), Refused> {
     Ok(())
 }
 
-/// The nodes that are wanted have to be in the reservation.
+/// Checks that the required nodes are in the reservation.
 fn reserved(fabric: &Fabric, within: &Reservation, shape: &Shape) -> Result<(), Refusal> {
     let Some(list) = &shape.nodelist else { return Ok(()) };
     let names = named(fabric, list).or_else(|error| refuse(RefusalKind::NodeName, error))?;
@@ -460,7 +466,7 @@ fn reserved(fabric: &Fabric, within: &Reservation, shape: &Shape) -> Result<(), 
     outside.map_or(Ok(()), |name| refuse(RefusalKind::NodeConfig, format!("-w: node {name} is not in it")))
 }
 
-/// The nodes that a list names; each has to exist, and those that are wanted have to be in the partition.
+/// The nodes that a list names; each has to exist, and required nodes have to be in the partition.
 fn hosts(wisher: &Wisher<'_>, option: &str, list: Option<&HostExpr>) -> Result<FixedBitSet, Refusal> {
     let Wisher { inventory, fabric, .. } = *wisher;
     let partition = wisher.partition();
@@ -481,7 +487,7 @@ fn hosts(wisher: &Wisher<'_>, option: &str, list: Option<&HostExpr>) -> Result<F
     Ok(nodes)
 }
 
-/// Every feature that is named must exist on some node of the partition.
+/// Checks that every named feature exists on some node of the partition.
 fn features(wisher: &Wisher<'_>) -> Result<(), Refusal> {
     let Some(wanted) = &wisher.spec.shape.features else { return Ok(()) };
     let known = known_features(wisher);
@@ -499,7 +505,8 @@ fn features(wisher: &Wisher<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Every feature that is wished for must exist on some node, as with Slurm; of one that the partition lacks its user is told.
+/// Checks that every preferred feature exists on some node of the cluster, as Slurm does. One that only the
+/// partition lacks is a warning.
 fn wishes(wisher: &Wisher<'_>) -> Result<(), Refusal> {
     let Wisher { inventory, fabric, spec, .. } = *wisher;
     let wish = spec.fabric.as_deref().and_then(|asked| place::wished_features(fabric, asked));
@@ -514,7 +521,7 @@ fn wishes(wisher: &Wisher<'_>) -> Result<(), Refusal> {
     refuse(RefusalKind::Prefer, format!("--prefer: no node has feature {name}{near}"))
 }
 
-/// Whether the idle cluster could hold the job.
+/// Checks that the idle cluster can hold the job.
 fn fits_idle(
     wisher: &Wisher<'_>,
     eligible: &EligibleNodes,
@@ -535,7 +542,7 @@ fn fits_idle(
     if eligible.idle.total() < slots {
         let (unit, total) = (request.need.slot.unit(), eligible.idle.total());
         let text = format!("{slots} {unit}s: partition {name} can hold {total} at once");
-        // As Slurm does, the nodes are counted as if all were like the largest.
+        // As in Slurm, the nodes are counted as if all were like the largest.
         let largest = place::hold_fewer(&eligible.idle, 1, slots).unwrap_or(total).max(1);
         let kind = by_size(wisher, slots.div_ceil(largest)).unwrap_or(RefusalKind::NodeConfig);
         return Err(Refused::new(kind, text, [Offer::AtMost(Parameter::Slots, total)]));
@@ -561,7 +568,7 @@ fn fits_idle(
     let idle = View { budget: Some(budget), ..idle };
     let mut reason = None;
     for stage in stages {
-        // Of several sizes one that can be is enough; the smallest, which is last, says why none can.
+        // One possible size is enough; the smallest size, which is last, supplies the refusal.
         let may = |ask| match place::place(&idle, ask) {
             Ok(_) => true,
             Err(missed) => say == Say::Nearest && !missed.exact,
@@ -575,7 +582,7 @@ fn fits_idle(
             Say::Sure => Some(Never::default()),
         });
     }
-    // Where nothing is asked of the fabric, the nodes are not what is asked for.
+    // Without fabric options, the nodes are the wrong ones, not the topology.
     let fabric = spec.fabric.is_some() || inventory.topology(&eligible.fabric).asks();
     let kind = if fabric { RefusalKind::Topology } else { RefusalKind::NodeConfig };
     Err(Refused::never(kind, spec, reason.unwrap_or_default()))

@@ -1,4 +1,4 @@
-//! Whether the components of a het job, each of which can run by itself, could ever run at once.
+//! Decides whether the components of a het job, each of which can run by itself, could ever run together.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,27 +21,27 @@ use crate::sched::together::{Member, Nearness, nearness, place_together, ways};
 use super::parameters::Parameter;
 use super::{Judge, Refusal, RefusalKind, Say, refuse, size};
 
-/// The most components with which a smaller size of each is looked for. The search places all components anew for every size
-/// that it tries, so that with many it would keep others waiting for seconds.
+/// The largest number of components for which a smaller size of each is searched for. Every tried size places
+/// all components anew, so with more components the search would take seconds.
 const MOST_SIZED: usize = 4;
 
-/// Judges whether the components of a het job, each of which can run by itself, could ever run at once; the answer is
-/// what its user should know.
+/// Judges whether the components of a het job, each of which can run by itself, could ever run together.
+/// Returns warnings for the user.
 ///
 /// # Errors
-/// That they could not, and what would work.
+/// A refusal with components that would work, if they could not.
 pub fn check_together(cluster: &Cluster, specs: &[Arc<JobSpec>]) -> Result<Vec<String>, Refusal> {
     judge(&cluster.standing(Inventory::new), specs, None)
 }
 
-/// Judges the components within `budget`, or within as many steps as are worth while.
+/// Judges the components within `budget`, or without one within the usual steps.
 pub(super) fn judge(
     inventory: &Inventory,
     specs: &[Arc<JobSpec>],
     budget: Option<&SharedBudget>,
 ) -> Result<Vec<String>, Refusal> {
     licenses_together(inventory, specs)?;
-    // Whom limits keep waiting is judged as he will be once they are raised.
+    // A job that waits for limits is judged as if they were raised.
     let judge = Judge::new(inventory);
     let is_whole = budget.is_none();
     let budget = budget.cloned().unwrap_or(judge.budget.clone());
@@ -49,7 +49,7 @@ pub(super) fn judge(
     let over: Vec<_> = specs.iter().filter_map(|spec| judge.whole(spec, Say::Nearest).err()).collect();
     let limits = over.is_empty();
     let parts = specs.iter().map(|spec| prepared(inventory, spec, limits)).collect::<Result<Vec<_>, _>>()?;
-    // Nobody can say what would fit nodes that a partition has yet to be given.
+    // Nobody can know what would fit nodes that a partition gets later.
     if over.iter().any(|by| by.kind == RefusalKind::PartitionSize) || parts.iter().any(Vec::is_empty) {
         return Ok(Vec::new());
     }
@@ -58,7 +58,7 @@ pub(super) fn judge(
     let mut all = Components { inventory, rooms, specs: specs.to_vec(), parts, budget };
     let asked = match all.when_idle(None)? {
         Idle::Fits(warnings) => return Ok(warnings),
-        // A search that was cut short is no refusal.
+        // A search that was cut is no refusal.
         Idle::Unknown => return Ok(Vec::new()),
         Idle::Never(near) => near,
     };
@@ -90,36 +90,36 @@ pub(super) fn judge(
     }
 }
 
-/// All components of a job, each with every way in which it may be placed.
+/// All components of a job, each with every way to place it.
 struct Components<'a> {
     inventory: &'a Inventory,
     rooms: Rooms,
     specs: Vec<Arc<JobSpec>>,
     parts: Vec<Vec<Prepared>>,
-    /// What all searches together may still take.
+    /// The steps that all searches together may still take.
     budget: SharedBudget,
 }
 
-/// A component in one of its partitions, seen through one of its sets of eligible nodes.
+/// A component in one of its partitions, with one set of eligible nodes.
 struct Prepared {
     request: Request,
     eligible: EligibleNodes,
     stages: Vec<Stage>,
-    /// Whether it is bound to the nodes of a reservation.
+    /// True if the component is bound to the nodes of a reservation.
     reserved: bool,
 }
 
-/// What an idle cluster has for all components.
+/// The answer of an idle cluster for all components.
 enum Idle {
     Fits(Vec<String>),
-    /// The search was cut short.
+    /// The search was cut.
     Unknown,
-    /// There is no way, where they are to be near each other so.
+    /// The components do not fit with this nearness.
     Never(Nearness),
 }
 
-/// Every way in which a component may be placed, on the nodes of its reservations where it is bound to them. There is none
-/// while its partitions have too few nodes, which an administrator can change.
+/// Every way to place a component, on the nodes of its reservations if it is bound to them. Empty while its
+/// partitions have too few nodes, which an administrator can change.
 fn prepared(inventory: &Inventory, spec: &JobSpec, limits: bool) -> Result<Vec<Prepared>, Refusal> {
     let mut all = Vec::new();
     let known = |name: &str| inventory.reservations.iter().find(|known| *known.name == *name);
@@ -154,8 +154,8 @@ fn prepared(inventory: &Inventory, spec: &JobSpec, limits: bool) -> Result<Vec<P
 }
 
 impl Components<'_> {
-    /// Whether an idle cluster could hold all components at once: the first choice of each component that works, and under
-    /// what is asked for when everything has relaxed. `near` replaces what `--het-gather` says.
+    /// Decides whether an idle cluster could hold all components together, with the first working choice of
+    /// each, and after all constraints have relaxed. `near` replaces `--het-gather`.
     fn when_idle(&mut self, near: Option<&Nearness>) -> Result<Idle, Refusal> {
         let Self { inventory, rooms, specs, parts, budget } = self;
         let mut answer = None;
@@ -186,7 +186,8 @@ impl Components<'_> {
         answer.unwrap_or(Ok(Idle::Unknown))
     }
 
-    /// Says what they want together and, where they are few, how much less of each alone would do.
+    /// The refusal with the sizes that the components want together and, if they are few, how much less of
+    /// each alone would work.
     fn too_many<T>(&mut self) -> Result<T, Refusal> {
         let parts = &self.parts;
         let wants = parts.iter().filter_map(|parts| parts.first()).map(|part| {
@@ -208,13 +209,14 @@ impl Components<'_> {
         refuse(RefusalKind::NodeConfig, message)
     }
 
-    /// The largest size of one component with which all would fit, the others being as they are, found by halving.
+    /// The largest size of one component with which all fit while the others stay as they are, found by
+    /// bisection.
     fn fewer(&mut self, at: usize) -> Option<u64> {
         let request = self.parts[at].first()?.request.clone();
         let spec = Arc::clone(&self.specs[at]);
         let fits = |size: u64| {
             let smaller = Parameter::Slots.set(&spec, Some(&request), size);
-            // It has to be possible by itself, too.
+            // The smaller size must be possible by itself, too.
             if Judge::new(self.inventory).within(&self.budget).whole(&smaller, Say::Sure).is_err() {
                 return false;
             }
@@ -225,7 +227,7 @@ impl Components<'_> {
             (self.specs[at], self.parts[at]) = (Arc::clone(&spec), asked);
             matches!(found, Ok(Idle::Fits(_)))
         };
-        // Of none at all it is not asked, nor of as many as there are.
+        // Size 0 and the full size are not tried.
         Some(halve(0, request.min_slots(), fits)).filter(|fewer| *fewer > 0)
     }
 }
@@ -244,7 +246,7 @@ fn idle_member<'a>(inventory: &Inventory, part: &'a Prepared, first: bool) -> Me
     }
 }
 
-/// All components together may want more of a license than there is.
+/// Checks that all components together do not want more of a license than exists.
 fn licenses_together(inventory: &Inventory, specs: &[Arc<JobSpec>]) -> Result<(), Refusal> {
     let mut sums: BTreeMap<&str, u32> = BTreeMap::new();
     for (name, count) in specs.iter().flat_map(|spec| wanted(spec)) {

@@ -1,4 +1,4 @@
-//! What no node has, or too few.
+//! Resources that no node has, or too few nodes.
 
 use crate::model::job::{CoreAsk, JobSpec, Shape};
 use crate::model::node::{NodeShape, SHARD};
@@ -12,7 +12,8 @@ use super::mend::{Offer, Refused};
 use super::parameters::{Of, Parameter};
 use super::{RefusalKind, meant};
 
-/// All devices have to be on some node. Whoever asks for others did not mean them, so nothing near is offered.
+/// Checks that all devices exist on some node. A request for other devices would be another job, so none are
+/// offered.
 pub(super) fn devices(inventory: &Inventory, shape: &Shape) -> Result<(), Refused> {
     let all = shape.gres.iter().chain(&shape.gpus).chain(&shape.gpus_per_task);
     let mut asked = all.filter(|gres| gres.count > 0);
@@ -50,7 +51,7 @@ pub(super) fn counted(
     Ok(())
 }
 
-/// Why no node will do: what is asked of one node, and the most that one has.
+/// The refusal where no node is large enough: the amount asked for on one node, and the most that a node has.
 pub(super) fn too_large(wisher: &Wisher<'_>, eligible: &EligibleNodes) -> Refused {
     let Wisher { inventory, spec, request, .. } = *wisher;
     let (name, need) = (wisher.partition().name(), &request.need);
@@ -61,7 +62,7 @@ pub(super) fn too_large(wisher: &Wisher<'_>, eligible: &EligibleNodes) -> Refuse
     }
     let cpus = admitted().map(|shape| shape.cpus).max().unwrap_or(0);
     let memory = admitted().map(|shape| shape.memory_mb).max().unwrap_or(0);
-    // A number is offered as it is where it is what was asked for.
+    // A number is offered directly if the option gives exactly that number.
     let offer = |parameter: Parameter, asked: u64, most: u64| match parameter.asked(spec, None) {
         Some(same) if same == asked => Offer::AtMost(parameter, most),
         _ => Offer::Other(parameter),

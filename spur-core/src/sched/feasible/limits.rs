@@ -1,4 +1,4 @@
-//! Limits that an administrator can raise, and what would run under them.
+//! Limits that an administrator can raise, and requests that keep them.
 
 use crate::model::config::{Limit, Policy};
 use crate::model::job::JobSpec;
@@ -10,7 +10,7 @@ use super::RefusalKind;
 use super::mend::{Offer, Refused};
 use super::parameters::Parameter;
 
-/// The time that a QOS allows.
+/// Checks the time limit of a QOS.
 pub(super) fn of_qos(policy: &Policy, spec: &JobSpec) -> Result<(), Refused> {
     let Some(qos) = policy.qos_of(spec.qos.as_deref()) else { return Ok(()) };
     let least = spec.least_time();
@@ -21,7 +21,7 @@ pub(super) fn of_qos(policy: &Policy, spec: &JobSpec) -> Result<(), Refused> {
     Err(refused.raised_by(Reason::QOSMaxWallDurationPerJobLimit))
 }
 
-/// The limits of a partition.
+/// Checks the limits of a partition.
 pub(super) fn of_partition(inventory: &Inventory, index: usize, spec: &JobSpec) -> Result<(), Refused> {
     let config = &inventory.partitions[index].partition.config;
     let Some(limit) = config.limit(spec, inventory.policy.qos_of(spec.qos.as_deref())) else { return Ok(()) };
@@ -52,7 +52,7 @@ pub(super) fn of_partition(inventory: &Inventory, index: usize, spec: &JobSpec) 
     Err(Refused::new(kind, text, offer).raised_by(limit.reason()))
 }
 
-/// What is less of where a request wants too many nodes.
+/// The parameter to reduce where a request wants too many nodes.
 pub(super) fn node_parameter(request: &Request) -> Parameter {
     if request.slots.is_some() { Parameter::Nodes } else { Parameter::Slots }
 }

@@ -1,5 +1,5 @@
-//! The nearest request that would work. What a refusal offers has been tried as the whole request that it would be: another
-//! limit may forbid it, too. Where no single change will do, several are offered together.
+//! The nearest requests that would work. Every offer of a refusal has been tried as a whole request, because
+//! another limit may forbid it. Where no single change is enough, several are offered together.
 
 use std::fmt::Write;
 
@@ -15,58 +15,58 @@ use crate::text::time::TimeLimit;
 use super::parameters::{Parameter, SearchDirection, with_nodes, without_zeros};
 use super::{Refusal, RefusalKind, Say};
 
-/// How many amounts are tried one after another on clusters of so many nodes in all.
+/// Number of nodes over all amounts that are tried one after another; divided by the nodes of the cluster.
 const TRIED_NODES: usize = 80_000;
 
-/// The fewest and the most of them.
+/// The smallest and the largest number of amounts that are tried one after another.
 const TRIES: (usize, usize) = (8, 128);
 
-/// How often an amount that is far from the one that was asked for is looked for in another place.
+/// Number of leaps to another place when the nearest amount is far from the one asked for.
 const LEAPS: usize = 3;
 
-/// How many requests in a row are given up because their trials were cut, before amounts further away are tried.
+/// Number of cut trials in a row after which amounts further away are tried.
 const CUT_TRIALS: usize = 3;
 
-/// Once the trials of single parameters have taken so many steps, several parameters are changed together.
+/// Number of steps for single parameters, after which several parameters are changed together.
 const STEPS_FOR_SINGLE: u64 = 400_000;
 
-/// How many changes are named that the limit does not name itself.
+/// Number of changes that are offered besides those that the limit names.
 const OTHERS: usize = 2;
 
-/// A refusal, with what may mend it and has not been tried.
+/// A refusal, with possible changes that have not been tried.
 #[derive(Clone, Debug)]
 pub(super) struct Refused {
     pub(super) kind: RefusalKind,
-    /// The limit alone.
+    /// The limit, without offers.
     pub(super) text: String,
     pub(super) offers: Vec<Offer>,
-    /// Why a job waits that only this keeps from running, where it is a limit that an administrator can raise.
+    /// The reason with which a job waits if only this limit forbids it and an administrator can raise it.
     pub(super) reason: Reason,
 }
 
-/// What trials may take.
+/// The budgets of trials.
 #[derive(Clone, Copy)]
 pub(super) struct Budgets<'a> {
-    /// What all trials together may still take.
+    /// The steps that all trials together may still take.
     pub(super) all: &'a SharedBudget,
-    /// What the trials of one parameter may take.
+    /// The steps that the trials of one parameter may take.
     pub(super) parameter: &'a SharedBudget,
-    /// What one trial may take.
+    /// The steps that one trial may take.
     pub(super) trial: &'a SharedBudget,
 }
 
-/// What may mend a request.
+/// A possible change to a request.
 #[derive(Clone, Debug)]
 pub(super) enum Offer {
-    /// What the limit is about: so much of it and no more.
+    /// At most this amount of the parameter that the limit is about.
     AtMost(Parameter, u64),
-    /// Less of what has to do with it.
+    /// Less of a related parameter.
     Other(Parameter),
-    /// The job has to ask for so many nodes at least.
+    /// At least this number of nodes.
     MoreNodes(u32),
     /// A number that is a multiple.
     Around(NoMultiple),
-    /// What the placement found.
+    /// A suggestion of the placement code.
     Near(Nearest),
 }
 
@@ -81,12 +81,12 @@ impl Refused {
         Self { kind, text, offers: offers.into_iter().collect(), reason: Reason::PartitionConfig }
     }
 
-    /// The refusal of a limit that an administrator can raise.
+    /// Makes this the refusal of a limit that an administrator can raise.
     pub(super) fn raised_by(self, reason: Reason) -> Self {
         Self { reason, ..self }
     }
 
-    /// What can never be placed.
+    /// The refusal of a request that can never be placed.
     pub(super) fn never(kind: RefusalKind, spec: &JobSpec, never: Never) -> Self {
         let Never { text, nearest, multiples } = never;
         let near = nearest.into_iter().map(|near| match near {
@@ -97,8 +97,9 @@ impl Refused {
         Self::new(kind, text, near.chain(multiples).chain([Offer::Other(Parameter::Nodes)]))
     }
 
-    /// The refusal, with those of its offers that work, or what is nearest to them and does. `judge` takes its steps from the
-    /// budget of one trial. Once the budget of all trials is spent, no request that is tried works.
+    /// The refusal with those of its offers that work, or the nearest ones that do. `judge` takes its steps
+    /// from the budget of one trial. Once the budget of all trials is spent, no further request counts as
+    /// working.
     pub(super) fn mended(
         self,
         spec: &JobSpec,
@@ -113,7 +114,7 @@ impl Refused {
         for offer in &offers {
             mend.offer(offer, &mut found, &mut message);
         }
-        // What only names that are not there stand in the way of is mended by its user.
+        // A request refused only for unknown names is left to its user.
         if found.works.is_empty() && !offers.is_empty() {
             mend.others(&mut found);
         }
@@ -130,7 +131,7 @@ impl Refused {
     }
 }
 
-/// What works, and how that is said.
+/// Working requests, with the words for each.
 #[derive(Default)]
 struct WorkingRequests {
     words: Vec<String>,
@@ -153,7 +154,7 @@ struct Mend<'a, J> {
     request: Option<&'a Request>,
     judge: &'a J,
     inventory: &'a Inventory,
-    /// Amounts that are tried one after another.
+    /// Number of amounts that are tried one after another.
     tries: usize,
     budgets: Budgets<'a>,
 }
@@ -168,7 +169,7 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
         (self.judge)(spec, say)
     }
 
-    /// The first of some amounts that works; `None` also where several trials were cut and said nothing.
+    /// The first of several amounts that works; `None` if none does, or if several trials were cut.
     fn first_of(&self, amounts: impl Iterator<Item = u64>, set: impl Fn(u64) -> JobSpec) -> Option<u64> {
         let mut cut = 0;
         for amount in amounts.take(self.tries) {
@@ -183,7 +184,8 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
         None
     }
 
-    /// Whether there are tasks for all nodes, unless there were too few from the first: more nodes would not be given.
+    /// True if the request has tasks for all its nodes, or the original had too few: more nodes would stay
+    /// empty.
     fn keeps(&self, spec: &JobSpec) -> bool {
         let enough = |spec: &JobSpec| match (&spec.shape.nodes, spec.shape.tasks) {
             (Some(nodes), Some(tasks)) => nodes.min <= tasks,
@@ -229,7 +231,7 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
         }
     }
 
-    /// What else works by itself.
+    /// Tries the parameters that the limit does not name, each by itself.
     fn others(&self, found: &mut WorkingRequests) {
         for parameter in Parameter::all(self.spec, self.request).into_iter().rev() {
             if found.works.len() < OTHERS && self.budgets.all.taken() < STEPS_FOR_SINGLE {
@@ -245,7 +247,8 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
         Some((ask(&parameter.words(&spec, self.request)), spec))
     }
 
-    /// Where no change by itself will do: as little as can be asked for, and of one thing after another as much again as works.
+    /// Combines changes where no single one is enough: starts from the least of everything, then raises one
+    /// parameter after another as far as works.
     fn several(&self) -> Option<(String, JobSpec)> {
         let least = |parameter: Parameter| match parameter {
             Parameter::Slots | Parameter::Nodes => self.least_count(),
@@ -264,7 +267,7 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
         if !self.works(&with(&amounts)) {
             return None;
         }
-        // What can be as it was asked for is, before anything is looked for.
+        // Parameters that can keep their original amount do so, before anything is searched for.
         for parameter in all {
             self.budgets.parameter.renew();
             let others: Vec<_> = amounts.iter().copied().filter(|(other, _)| *other != parameter).collect();
@@ -290,8 +293,8 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
         Some((ask(&words.join(" and ")), spec))
     }
 
-    /// Where a job counts GPUs, or the tasks that share some, and no number will do: without, and otherwise as it is or as near
-    /// as can be.
+    /// For a job that counts GPUs, or tasks that share GPUs, where no number works: the request without
+    /// `--gpus`, otherwise unchanged or as near as possible.
     fn without_gpus(&self) -> Option<(String, JobSpec)> {
         let counts = |slot| matches!(slot, Slot::Gpu { .. } | Slot::Tasks { each: 2.. });
         let by_gpus = self.request.is_some_and(|request| counts(request.need.slot));
@@ -306,14 +309,14 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
         Some((format!("{words} and {several}"), spec))
     }
 
-    /// The fewest of what a job counts that may have to be on so many nodes.
+    /// The fewest slots for a job that must be on a given number of nodes.
     fn least_count(&self) -> u64 {
         let partition = self.inventory.partitions_of(self.spec).next();
         let floor = partition.filter(|_| self.spec.shape.nodes.is_some());
         floor.map_or(1, |(_, partition)| partition.config.min_nodes.max(1).into())
     }
 
-    /// What no node has more of.
+    /// The largest amount that any node has, where the parameter is limited by nodes.
     fn most(&self, parameter: Parameter) -> Option<u64> {
         let has: fn(&NodeShape) -> u64 = match (parameter, self.spec.shape.memory) {
             (Parameter::Cpus | Parameter::LeastCpus, _) => |shape| shape.cpus.into(),
@@ -324,8 +327,8 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
         Some(self.inventory.nodes.iter().map(|node| has(&node.shape)).max().unwrap_or(0))
     }
 
-    /// The amount of something that is nearest to what was asked for and works, the rest being as in `spec`; `hint` is where it
-    /// may be.
+    /// The amount nearest to the original that works, with everything else as in `spec`; `hint` is a likely
+    /// amount.
     fn nearest(&self, parameter: Parameter, spec: &JobSpec, hint: Option<u64>) -> Option<u64> {
         let asked = parameter.asked(self.spec, self.request)?;
         let works = |amount: u64| self.works(&parameter.set(spec, self.request, amount));
@@ -335,7 +338,7 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
                 if let Some(top) = top.filter(|top| works(*top)) {
                     return Some(top);
                 }
-                // More than that is asked for by nobody who may know what works.
+                // No cluster has more than this, so larger amounts need not be tried.
                 let top = top.unwrap_or(asked.min(MOST));
                 (top > least && works(least)).then(|| halve(least, top, works))
             }
@@ -356,8 +359,8 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
         }
     }
 
-    /// The largest amount below `asked` that works: one after another, then from where it may be, then from what the refusals
-    /// there offer, and at last by halving. All are counted in steps.
+    /// The largest amount below `asked` that works: first one by one, then from the hint, then from what
+    /// refusals there offer, finally by bisection. All amounts are in steps.
     fn scan(
         &self,
         (asked, least, hint): (u64, u64, Option<u64>),
@@ -433,10 +436,10 @@ fn ask(words: &str) -> String {
     if words.starts_with("leave out") { words.to_owned() } else { format!("ask {words}") }
 }
 
-/// More than anybody has of anything.
+/// An amount larger than any cluster has of anything.
 const MOST: u64 = 1 << 40;
 
-/// What is asked, with its musts at another layer.
+/// The gather list with its musts moved to another layer.
 fn with_must(asked: Option<Gather>, layer: &str) -> Gather {
     let mut clauses = asked.map_or_else(Vec::new, |asked| asked.clauses);
     let is_must = |clause: &mut GatherClause| matches!(clause, GatherClause::Must { .. });

@@ -1,4 +1,4 @@
-//! What of a request can be given in another amount, or left out.
+//! The parameters of a request: what can be given in another amount, or left out.
 
 use crate::model::job::{FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
 use crate::sched::place::gcd;
@@ -9,75 +9,75 @@ use crate::text::gres::GresSpec;
 use crate::text::nodes::NodeCount;
 use crate::text::time::TimeLimit;
 
-/// One thing that a request gives in numbers, or may leave out.
+/// One number of a request, or one part that may be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parameter {
-    /// What the job counts: tasks, GPUs, or nodes.
+    /// The slots of the job: tasks, GPUs, or nodes.
     Slots,
     /// `-N`, where the job counts something else.
     Nodes,
-    /// `-c`.
+    /// `-c`, CPUs of each task.
     Cpus,
-    /// `--ntasks-per-node`.
+    /// `--ntasks-per-node`, tasks on each node.
     OnEach,
-    /// `--mincpus`.
+    /// `--mincpus`, the least CPUs of a node.
     LeastCpus,
-    /// `--mem` or `--mem-per-cpu`, MiB; `u64::MAX` for all there is.
+    /// `--mem` or `--mem-per-cpu` in MiB; `u64::MAX` for all memory.
     Memory,
-    /// `--tmp`, MiB.
+    /// `--tmp` in MiB.
     Disk,
     /// An entry of devices.
     Devices(Of, usize),
-    /// A count of `--constraint`.
+    /// A count in `--constraint`.
     Counted(usize),
     /// The M of a clause `LAYER*M` of `--gather`.
     Multiple(usize),
-    /// `--segment`.
+    /// `--segment`, the nodes of a segment.
     Segment,
-    /// `--switches`.
+    /// `--switches`, the number of leaves.
     Switches,
-    /// A `must` of `--gather`, which is there (1) or not.
+    /// A `must` of `--gather`: 1 if present, 0 if left out.
     Must(usize),
-    /// `--network=bw`, the same.
+    /// `--network=bw`: 1 if present, 0 if left out.
     Links,
-    /// `--contiguous`, the same.
+    /// `--contiguous`: 1 if present, 0 if left out.
     Contiguous,
-    /// `--exclusive=topo`, the same.
+    /// `--exclusive=topo`: 1 if present, 0 if left out.
     WholeLeaves,
-    /// `-w`, the same.
+    /// `-w`: 1 if present, 0 if left out.
     Named,
-    /// A license.
+    /// An entry of `--licenses`.
     License(usize),
-    /// `-t`, or `--time-min` where that is given, seconds; `u64::MAX` where it has no end.
+    /// `-t`, or `--time-min` if given, in seconds; `u64::MAX` without a limit.
     Time,
 }
 
-/// For what devices are asked; also the order in which lists of them are kept.
+/// The unit for which devices are asked, in the order in which the lists of devices are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
-    /// The devices are asked for on each node.
+    /// Devices of each node.
     Node,
-    /// The devices are asked for by the whole job.
+    /// Devices of the whole job.
     Job,
-    /// The devices are asked for by each task.
+    /// Devices of each task.
     Task,
 }
 
-/// Where the nearest amount is looked for, and the least or the largest that there is.
+/// The direction in which the nearest amount is searched for, with the last amount that is possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SearchDirection {
-    /// Below; less than what works does, too.
+    /// Below; if an amount works, every smaller one does.
     Down(u64),
-    /// Above; more than what works does, too.
+    /// Above; if an amount works, every larger one does.
     Up(u64),
-    /// Below, where any amount may work and the next may not.
+    /// Below; an amount may work where the next smaller one does not.
     Scan(u64),
-    /// On both sides, any.
+    /// On both sides; any amount may work.
     Around(u64),
 }
 
 impl SearchDirection {
-    /// The amount beyond which nothing is looked for.
+    /// The last amount that is possible.
     pub(super) fn end(self) -> u64 {
         let (Self::Down(end) | Self::Up(end) | Self::Scan(end) | Self::Around(end)) = self;
         end
@@ -85,7 +85,7 @@ impl SearchDirection {
 }
 
 impl Parameter {
-    /// Everything a request says that could be less, those first that a job can spare least.
+    /// All parameters of a request that could be reduced, the least expendable ones first.
     pub(super) fn all(spec: &JobSpec, request: Option<&Request>) -> Vec<Self> {
         let fabric = spec.fabric.as_deref();
         let mut all = vec![Self::Cpus, Self::LeastCpus, Self::Memory, Self::Disk];
@@ -108,27 +108,27 @@ impl Parameter {
         all
     }
 
-    /// Every entry of some devices.
+    /// All entries of one list of devices.
     pub(super) fn devices(spec: &JobSpec, of: Of) -> impl Iterator<Item = Self> {
         (0..devices(spec, of).len()).map(move |at| Self::Devices(of, at))
     }
 
-    /// Every clause of `--gather` that may be a multiple.
+    /// All clauses of `--gather` that may be multiples.
     pub(super) fn multiples(spec: &JobSpec) -> impl Iterator<Item = Self> {
         (0..clauses(spec.fabric.as_deref()).len()).map(Self::Multiple)
     }
 
-    /// How much of it a request asks for; `None` where that is nothing.
+    /// The amount that a request asks for; `None` if it asks for none.
     pub(super) fn asked(self, spec: &JobSpec, request: Option<&Request>) -> Option<u64> {
         let (shape, fabric) = (&spec.shape, spec.fabric.as_deref());
         let by_gpus = request.is_some_and(|request| matches!(request.need.slot, Slot::Gpu { .. }));
         let asked = match self {
-            // Tasks are asked for, however many share GPUs.
+            // Tasks are what is asked for, however many share GPUs.
             Self::Slots => match request.filter(|request| !request.need.slot.counts_tasks()) {
                 Some(request) => request.min_slots(),
                 None => shape.tasks.or(request.map(|_| 1))?.into(),
             },
-            // Where nodes are what is counted, that is asked for already.
+            // Where nodes are the slots, their number is asked for already.
             Self::Nodes if request.is_some_and(|request| request.slots.is_none()) => 0,
             Self::Nodes => shape.nodes.as_ref()?.min.into(),
             Self::Cpus => shape.cpus_per_task?.into(),
@@ -159,18 +159,19 @@ impl Parameter {
         (asked > 0).then_some(asked)
     }
 
-    /// Where another amount may work.
+    /// The direction in which another amount may work.
     pub(super) fn way(self, spec: &JobSpec, request: Option<&Request>) -> SearchDirection {
         let by_slots = request.filter(|request| request.slots.is_some());
         match self {
-            // No fewer tasks than it wants nodes, unless there were too few from the first.
+            // No fewer tasks than nodes, unless the original has too few.
             Self::Slots => {
                 let nodes = by_slots.and(spec.shape.nodes.as_ref()).map(|nodes| nodes.min);
                 let enough = nodes.filter(|least| spec.shape.tasks.is_none_or(|tasks| *least <= tasks));
                 SearchDirection::Scan(enough.map_or(1, u64::from))
             }
             Self::Nodes | Self::Devices(Of::Job, _) => SearchDirection::Around(1),
-            // Where the tasks follow from the nodes there are fewer of them then; else they may be on fewer nodes.
+            // Where the tasks follow from the nodes, fewer on each node are fewer tasks; otherwise more on
+            // each node need fewer nodes.
             Self::OnEach if spec.shape.tasks.is_some() && !by_nodes(request) => {
                 SearchDirection::Up(spec.shape.tasks.unwrap_or(0).into())
             }
@@ -182,7 +183,7 @@ impl Parameter {
         }
     }
 
-    /// The number that every amount which may work is a multiple of.
+    /// The number that every possible amount is a multiple of.
     pub(super) fn step(self, spec: &JobSpec) -> u64 {
         if self != Self::Slots {
             return 1;
@@ -196,7 +197,7 @@ impl Parameter {
         multiples.filter(|by| *by > 0).fold(1, step)
     }
 
-    /// The request with another amount of it, 0 for none.
+    /// The request with another amount of the parameter; 0 removes it.
     pub(super) fn set(self, spec: &JobSpec, request: Option<&Request>, amount: u64) -> JobSpec {
         let few = u32::try_from(amount).unwrap_or(u32::MAX);
         match self {
@@ -254,7 +255,7 @@ impl Parameter {
             Self::Multiple(at) | Self::Must(at) => {
                 match fabric.gather.as_mut().and_then(|gather| gather.clauses.get_mut(at)) {
                     Some(GatherClause::Multiple { multiple, .. }) => *multiple = amount,
-                    // A must stays in its place, as a preference that delays nothing.
+                    // A must becomes a preference, which delays nothing, and keeps its place.
                     Some(clause) => *clause = GatherClause::Prefer { layer: clause.layer().to_owned() },
                     None => {}
                 }
@@ -270,7 +271,7 @@ impl Parameter {
         }
     }
 
-    /// What its user would write who asks for what a request says of it.
+    /// The option that a user would write for the request's amount.
     pub(super) fn words(self, spec: &JobSpec, request: Option<&Request>) -> String {
         let amount = || self.asked(spec, request).unwrap_or(0);
         match self {
@@ -326,7 +327,7 @@ impl Of {
     }
 }
 
-/// Devices as options write them that are about GPUs alone.
+/// Devices as written in options about GPUs only.
 fn plain(gres: &GresSpec) -> String {
     gres.kind.as_ref().map_or_else(|| gres.count.to_string(), |kind| format!("{kind}:{}", gres.count))
 }
@@ -336,12 +337,12 @@ fn devices(spec: &JobSpec, of: Of) -> &[GresSpec] {
     [&shape.gres, &shape.gpus, &shape.gpus_per_task][of as usize]
 }
 
-/// All devices, in the order of [`Of`].
+/// All lists of devices, in the order of [`Of`].
 fn devices_mut(shape: &mut Shape) -> [&mut Vec<GresSpec>; 3] {
     [&mut shape.gres, &mut shape.gpus, &mut shape.gpus_per_task]
 }
 
-/// Leaves out what is there no more.
+/// Removes entries with a count of 0.
 pub(super) fn without_zeros(mut spec: JobSpec) -> JobSpec {
     devices_mut(&mut spec.shape).into_iter().for_each(|all| all.retain(|gres| gres.count > 0));
     if let Some(extra) = &mut spec.extra {
@@ -354,7 +355,7 @@ fn counts(spec: &JobSpec) -> Vec<(&FeatureExpr, u32)> {
     spec.shape.features.as_ref().map_or_else(Vec::new, |features| features.counts())
 }
 
-/// Sets the count of that number, in the order of [`FeatureExpr::counts`].
+/// Sets the count with an index, in the order of [`FeatureExpr::counts`].
 fn set_count(features: &mut FeatureExpr, at: &mut Option<usize>, count: u32) {
     match features {
         FeatureExpr::And(members) => members.iter_mut().for_each(|member| set_count(member, at, count)),
@@ -381,7 +382,7 @@ fn seconds(limit: TimeLimit) -> u64 {
     limit.seconds().unwrap_or(u64::MAX)
 }
 
-/// A request with another number of what it counts.
+/// The request with another number of slots.
 fn sized(spec: &JobSpec, request: Option<&Request>, size: u32) -> JobSpec {
     let slot = request.map(|request| (request.need.slot, request.slots.is_some()));
     match slot {
@@ -395,7 +396,7 @@ fn sized(spec: &JobSpec, request: Option<&Request>, size: u32) -> JobSpec {
     }
 }
 
-/// A request with another number of nodes; where the tasks follow from the nodes, with as many.
+/// The request with another number of nodes, and of tasks if these follow from the nodes.
 pub(super) fn with_nodes(spec: &JobSpec, request: Option<&Request>, nodes: u32) -> JobSpec {
     let mut spec = spec.clone();
     spec.shape.nodes = Some(NodeCount::exactly(nodes));
@@ -407,7 +408,7 @@ pub(super) fn with_nodes(spec: &JobSpec, request: Option<&Request>, nodes: u32) 
     spec
 }
 
-/// Whether a job counts nodes, and its tasks follow from these.
+/// True if a job counts nodes, and its tasks follow from these.
 fn by_nodes(request: Option<&Request>) -> bool {
     request.is_some_and(|request| matches!(request.need.slot, Slot::Node { .. }))
 }

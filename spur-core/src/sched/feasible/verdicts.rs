@@ -1,7 +1,7 @@
-//! Whether requests can ever be honoured, asked by a thread that many wait for.
+//! Decides whether requests can ever run, for a thread that others wait for.
 //!
-//! That thread searches for so many steps and no more. What it cannot decide within them becomes a [`Question`], which owns
-//! all that it is about: another thread answers it, and the command is judged again with the [`Verdict`].
+//! That thread searches for a limited number of steps. A request that needs more becomes a [`Question`],
+//! which owns all its input. Another thread answers it, and the command is judged again with the [`Verdict`].
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -13,10 +13,11 @@ use crate::sched::place::SharedBudget;
 
 use super::{Refusal, components, judge};
 
-/// What the user of a request should know that can be honoured; else why it never can.
+/// Warnings for the user of a request that can run; otherwise the refusal.
 pub type Answer = Result<Vec<String>, Refusal>;
 
-/// Steps that all searches of one command may take in the owner's thread, where other requests wait.
+/// Number of steps that all searches of one command may take in the owner's thread, where other requests
+/// wait.
 pub const BRIEF: u64 = 8_000;
 
 /// A question about one request, or about all components of a het job together.
@@ -37,37 +38,38 @@ pub struct Verdict {
 /// Judges the requests of one command.
 #[derive(Debug)]
 pub struct Feasibility {
-    /// What is left for the whole command; `None` where every question may be searched to its end.
+    /// The steps that are left for the command; `None` if every search may run to its end.
     brief: Option<SharedBudget>,
     known: Vec<Verdict>,
-    /// Whether verdicts count that rest on a configuration or on limits of time that have changed since.
+    /// True if verdicts count even if the configuration or time limits have changed since.
     keeps_old: bool,
     refused: RefCell<Vec<Verdict>>,
     open: RefCell<Vec<Question>>,
 }
 
 impl Feasibility {
-    /// Answers every question, however long that takes.
+    /// A judge that answers every question, however long that takes.
     #[must_use]
     pub fn in_full() -> Self {
         Self { brief: None, ..Self::brief(Vec::new(), false) }
     }
 
-    /// Answers what takes few steps, and what `known` has the answer to. Answers count that rest on the same configuration,
-    /// reservations and limits of time; with `keeps_old` all of them.
+    /// A judge that answers what takes few steps, and what is in `known`. Known verdicts count if
+    /// configuration, reservations and time limits are unchanged; with `keeps_old` always.
     #[must_use]
     pub fn brief(known: Vec<Verdict>, keeps_old: bool) -> Self {
         let brief = Some(SharedBudget::new(BRIEF));
         Self { brief, known, keeps_old, refused: RefCell::default(), open: RefCell::default() }
     }
 
-    /// Judges a request with its defaults filled in; `None` where that takes too long here.
+    /// Judges a request with its defaults filled in; `None` if that takes too long here.
     pub fn check(&self, cluster: &Cluster, spec: &JobSpec) -> Option<Answer> {
         let inventory = cluster.standing(Inventory::new);
         self.decide(&inventory, &[spec], false, |budget| judge(&inventory, spec, budget))
     }
 
-    /// Judges whether the components of a het job could ever run at once; `None` where that takes too long here.
+    /// Judges whether the components of a het job could ever run together; `None` if that takes too long
+    /// here.
     pub fn check_together(&self, cluster: &Cluster, specs: &[Arc<JobSpec>]) -> Option<Answer> {
         let inventory = cluster.standing(Inventory::new);
         let all: Vec<&JobSpec> = specs.iter().map(|spec| &**spec).collect();
@@ -114,12 +116,12 @@ impl Feasibility {
         answer
     }
 
-    /// Whether some question is open.
+    /// True if some question is open.
     pub fn is_open(&self) -> bool {
         !self.open.borrow().is_empty()
     }
 
-    /// Steps that were taken; 0 where none are counted.
+    /// Number of steps taken; 0 if steps are not counted.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.brief.as_ref().map_or(0, SharedBudget::taken)
@@ -133,7 +135,7 @@ impl Feasibility {
 }
 
 impl Question {
-    /// Searches for the answer. One budget bounds all of it.
+    /// Searches for the answer within one budget.
     #[must_use]
     pub fn answer(self) -> Verdict {
         let answer = match &*self.specs {
@@ -150,16 +152,16 @@ impl Question {
             && self.specs.iter().zip(specs).all(|(one, other)| are_alike(one, other))
     }
 
-    /// Whether the requests have the same limits of time. One whose limit follows from its deadline has less the later it is
-    /// judged.
+    /// True if the requests have the same times. A limit that follows from a deadline shrinks with the time
+    /// of the judgement.
     fn has_times_of(&self, specs: &[&JobSpec]) -> bool {
         let times = |spec: &JobSpec| (spec.time_limit, spec.time_min, spec.begin, spec.deadline);
         self.specs.iter().zip(specs).all(|(one, other)| times(one) == times(other))
     }
 }
 
-/// Whether two requests are the same, apart from their times, as far as it matters for whether they can be honoured. Names and
-/// scripts do not.
+/// True if two requests are equal, apart from their times, in everything that decides whether they can run.
+/// Names and scripts do not.
 fn are_alike(one: &JobSpec, other: &JobSpec) -> bool {
     one.partitions == other.partitions
         && one.shape == other.shape

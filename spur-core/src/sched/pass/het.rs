@@ -24,14 +24,15 @@ use crate::text::time::Time;
 use super::limits::Stretch;
 use super::walk::{EXPLAINED, Walk};
 
-/// Where a job or one component is to be: through which of its prospects, and what it takes there.
+/// The nodes of a job or of one component: the prospect through which they were found, the hit, and the
+/// parts.
 pub(super) type Seat<'a> = (&'a Prospect, Hit, Vec<Part>);
 
-/// One of a component's prospects, seen through one of its sets of eligible nodes.
+/// One prospect of a component with one of its sets of eligible nodes.
 pub(super) type Sight<'a> = (&'a Prospect, &'a Arc<EligibleNodes>);
 
 impl<S: Space> Walk<S> {
-    /// Starts all components, or finds out when they can start and why not now.
+    /// Starts all components, or finds their earliest start and the reason why they do not start now.
     pub(super) fn consider_together(&mut self, candidate: &Queued) {
         let known = candidate.all().filter_map(|component| self.take_known(component.attempt.job));
         let known: Vec<Arc<Reservation>> = known.collect();
@@ -93,7 +94,8 @@ impl<S: Space> Walk<S> {
         }
     }
 
-    /// The earliest start of all components before a time, with all of their time or with less, and where each then goes.
+    /// The earliest start of all components before `until`, with all of their time or with less, and the
+    /// nodes of each.
     fn earliest_together<'p>(
         &mut self,
         candidate: &Candidate,
@@ -110,7 +112,7 @@ impl<S: Space> Walk<S> {
         if let Some(problem) = problem.filter(|_| ways.is_empty()) {
             return Err(problem);
         }
-        // It goes before others where nobody waits for one of its components.
+        // The job goes before others in a head group in which no job waits.
         let job = candidate.attempt.job;
         let all = prospects.iter().flat_map(|of| of.iter());
         let floors = all.map(|prospect| self.floor(job, self.seat_of(prospect)));
@@ -121,7 +123,7 @@ impl<S: Space> Walk<S> {
         }))
     }
 
-    /// The earliest start of all components that run so long, over the ways to choose a sight of each.
+    /// The earliest start of all components with a run time, over all combinations of prospects.
     fn search_together<'p>(
         &mut self,
         candidate: &Candidate,
@@ -153,7 +155,7 @@ impl<S: Space> Walk<S> {
         best
     }
 
-    /// Why the components fit at no time, if they do not.
+    /// The reason why the components fit at no time; `None` if they do.
     pub(super) fn never_together(
         &mut self,
         candidate: &Candidate,
@@ -168,7 +170,7 @@ impl<S: Space> Walk<S> {
         {
             return Some((Reason::Licenses, detail));
         }
-        // Whether one fits only after the time that plans know of.
+        // True if a component fits only after the time that plans know.
         let mut is_beyond = false;
         for ((offset, of), component) in prospects.iter().enumerate().zip(candidate.all()) {
             let never = match reserves {
@@ -202,7 +204,8 @@ impl<S: Space> Walk<S> {
         Some((Reason::ReqNodeNotAvail, format!("{UNAVAILABLE}{names}")))
     }
 
-    /// What is missing now: of the first component that does not fit by itself, or of all together.
+    /// The sentence about what is missing now: of the first component that does not fit by itself, or of all
+    /// together.
     pub(super) fn missing_together(
         &mut self,
         candidate: &Candidate,
@@ -231,7 +234,7 @@ impl<S: Space> Walk<S> {
     }
 }
 
-/// What the components want of licenses, each through one of its prospects.
+/// The licenses that the components want, each through one of its prospects.
 pub(super) fn asked<'a, 'p>(
     candidate: &'a Candidate,
     prospects: impl Iterator<Item = &'p Prospect>,
@@ -240,12 +243,12 @@ pub(super) fn asked<'a, 'p>(
     candidate.all().zip(realms).map(|(component, realm)| (realm, wanted(&component.spec))).collect()
 }
 
-/// The longest run time of the components, seconds.
+/// The longest run time of the components in seconds.
 pub(super) fn longest(candidate: &Candidate) -> u64 {
     candidate.all().map(|component| component.run_time).max().unwrap_or(1)
 }
 
-/// Every way to pick a sight for each component, as far as they are few.
+/// All combinations of one prospect and set of eligible nodes for each component, at most a limited number.
 pub(super) fn combinations(prospects: &[Prospects]) -> Vec<Vec<Sight<'_>>> {
     fn sights(prospect: &Prospect) -> impl Iterator<Item = Sight<'_>> {
         prospect.eligible_sets.iter().map(move |eligible| (prospect, eligible))

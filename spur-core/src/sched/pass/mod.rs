@@ -1,10 +1,10 @@
-//! One pass over the queue: what starts now, what is reserved for later, and why the rest waits.
+//! One pass over the queue: the jobs that start now, the reservations for later, and the reasons why the
+//! others wait.
 //!
-//! A pass owns everything it looks at. It was true when the pass was begun; whether it still is, the controller checks
-//! for every start again.
+//! A pass owns all its input, which was true when the pass began. The controller checks every start again.
 //!
-//! Jobs are dealt with one by one in [`walk`], on a [`space`]: the same way in a deep pass, which looks at all of them,
-//! and in a quick one (`sched/quick`), which picks those that may start.
+//! Jobs are handled one by one in [`walk`], on a [`space`]: in the same way in a deep pass, which looks at
+//! all jobs, and in a quick pass (`sched/quick`), which selects jobs that may start.
 
 mod het;
 pub(super) mod limits;
@@ -32,50 +32,50 @@ use limits::PassLimits;
 pub(super) use reservation::Kept;
 use walk::Walk;
 
-/// How far a pass has come.
+/// The progress of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// There are jobs left to look at.
+    /// Jobs are left to look at.
     More,
-    /// All have been looked at.
+    /// All jobs have been looked at.
     Done,
 }
 
-/// A pass under way.
+/// A pass in progress.
 #[derive(Debug)]
 pub struct Pass {
     seq: u64,
     walk: Walk<State>,
     queue: std::vec::IntoIter<Queued>,
-    /// Jobs put off until all others were looked at, because only the head keeps its place.
+    /// Jobs that were put off until all others were looked at, because only the head keeps its place.
     later: Vec<Queued>,
-    /// A job of whose tasks some have been looked at.
+    /// A job some of whose tasks have been looked at.
     ongoing: Option<Queued>,
-    /// How many starts, and how many preemptions, have been handed out.
+    /// Number of starts and of preemptions that have been handed out.
     handed: (usize, usize),
 }
 
 impl Pass {
-    /// Begins a pass that finds out when one job will start: everybody before it has a reservation, whatever the mode,
-    /// and nobody behind it is looked at. Without backfill nobody starts before those before him.
+    /// Begins a pass that finds the start of one job: every job before it has a reservation, whatever the
+    /// mode, and later jobs are not looked at. Without backfill no job starts before those ahead of it.
     pub(super) fn foretelling(input: PlanInput<'_>, line: &PendingOrder, job: JobId) -> Self {
         let mut pass = Self::of(input, line, Some(job), None);
         if std::mem::replace(&mut pass.walk.backfill, Backfill::Conservative) == Backfill::None {
-            // Nobody goes before anybody who waits.
+            // No job goes before a waiting one.
             pass.walk.floors = Some(vec![Time(i64::MIN); pass.walk.heads.len()]);
         }
         pass
     }
 
-    /// This pass if a job is to begin no earlier than at some time.
+    /// This pass, with a job that begins no earlier than a time.
     pub(super) fn beginning(mut self, begins: Option<(JobId, Time)>) -> Self {
         self.walk.begins = begins;
         self
     }
 
-    /// Begins a pass that plans nothing anew for later, except for a head of the queue that has no reservation, which
-    /// would otherwise be overtaken by everybody. Where everybody has one, those that are `known` are kept as they are.
-    /// Nothing is said of jobs that wait.
+    /// Begins a pass that plans nothing anew for later, except for a head without a reservation, which every
+    /// other job would overtake otherwise. Where every job has a reservation, the `known` ones are kept. No
+    /// reasons are given.
     pub(super) fn quick(input: PlanInput<'_>, line: &PendingOrder, known: &Reservations) -> Self {
         let none = Reservations::default();
         let keeps = input.inventory.policy.scheduler.backfill == Backfill::Conservative;
@@ -87,12 +87,13 @@ impl Pass {
         pass
     }
 
-    /// Begins a pass: collects the queue and what is known of the future.
+    /// Begins a pass: collects the queue and the known future.
     pub(super) fn new(input: PlanInput<'_>, line: &PendingOrder) -> Self {
         Self::of(input, line, None, None)
     }
 
-    /// This pass after another plan: where everybody has a reservation, jobs keep theirs as long as they would not start sooner.
+    /// This pass after another plan: where every job has a reservation, jobs keep theirs unless they would
+    /// start earlier.
     pub(super) fn after(mut self, plan: &Reservations, ground: u64) -> Self {
         if self.walk.reserves_all() && self.walk.inventory.ground == ground {
             self.walk.remembered = plan.iter().map(Arc::clone).collect();
@@ -101,7 +102,7 @@ impl Pass {
         self
     }
 
-    /// A pass over the queue, or up to the last job to be looked at; a quick one beside what is known.
+    /// A pass over the queue, or up to job `last`; with `known` a quick pass beside these reservations.
     fn of(
         input: PlanInput<'_>,
         line: &PendingOrder,
@@ -142,22 +143,22 @@ impl Pass {
         }
     }
 
-    /// The entry of the journal that the pass was begun after.
+    /// The number of the journal entry after which the pass began.
     #[must_use]
     pub fn seq(&self) -> u64 {
         self.seq
     }
 
-    /// The time the pass plans from.
+    /// The time from which the pass plans.
     #[must_use]
     pub fn now(&self) -> Time {
         self.walk.now
     }
 
-    /// Looks at up to `jobs` more jobs, every task of an array being one.
+    /// Looks at up to `jobs` more jobs; each task of an array counts as one.
     pub fn advance(&mut self, jobs: u32) -> Progress {
         let sorts = self.walk.inventory.policy.scheduler.order == Order::Sjf;
-        // Without backfill there is nobody to be sorted.
+        // Without backfill no job is sorted by run time.
         let shortest_first = sorts && self.walk.floors.is_none();
         for _ in 0..jobs {
             let Some(candidate) = self.next() else { return Progress::Done };
@@ -171,21 +172,21 @@ impl Pass {
         if is_done { Progress::Done } else { Progress::More }
     }
 
-    /// The starts found since this was last asked: they need not wait for the rest of the pass.
+    /// The starts found since the last call; they need not wait for the rest of the pass.
     pub fn take_starts(&mut self) -> Vec<Start> {
         let starts = &self.walk.plan.starts;
         let handed = std::mem::replace(&mut self.handed.0, starts.len());
         starts[handed..].to_vec()
     }
 
-    /// The preemptions found since this was last asked: they need not wait for the rest of the pass.
+    /// The preemptions found since the last call; they need not wait for the rest of the pass.
     pub fn take_preemptions(&mut self) -> Vec<Preemption> {
         let preemptions = &self.walk.plan.preemptions;
         let handed = std::mem::replace(&mut self.handed.1, preemptions.len());
         preemptions[handed..].to_vec()
     }
 
-    /// The plan, and what the next quick pass must not disturb.
+    /// The plan, and the reservations that later quick passes must keep.
     #[must_use]
     pub fn finish(mut self) -> (Plan, Reservations) {
         while self.advance(u32::MAX) == Progress::More {}
@@ -198,7 +199,7 @@ impl Pass {
         (plan, known)
     }
 
-    /// The next job. When the queue has been walked through, those that were put off come, by their places among these.
+    /// The next job. After the queue come the jobs that were put off, in their own order.
     fn next(&mut self) -> Option<Queued> {
         let next = self.ongoing.take().or_else(|| self.queue.next());
         if next.is_some() {
@@ -211,7 +212,7 @@ impl Pass {
     }
 }
 
-/// Learns when the tasks are planned to end that run of the arrays in a queue that limit how many do at a time.
+/// Notes the planned ends of running tasks of arrays in the queue that limit their tasks.
 fn occupy_running(throttle: &mut Throttle, input: PlanInput<'_>, queue: &[Queued]) {
     let PlanInput { cluster, forecast, now, .. } = input;
     let arrays = queue.iter().filter_map(|candidate| candidate.array.as_ref());

@@ -1,4 +1,4 @@
-//! Preemption as part of a pass: jobs that nodes are kept for, and jobs that do not fit and may make others leave.
+//! Preemption in a pass: jobs for which nodes are kept, and jobs that do not fit and may preempt others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,40 +29,40 @@ use super::limits::Stretch;
 use super::walk::Walk;
 use crate::sched::space::{Aspect, Space};
 
-/// Searches for victims in one deep pass: a count, so that many waiting jobs of a high rank do not hold it up. What was
-/// in vain for one job is not tried again for one of the same kind that is no smaller; those for whom room was made
-/// need no search in the next pass.
+/// Number of searches for victims in one deep pass, so that many waiting jobs of a high rank do not delay the
+/// pass. A search that fails for one job is not repeated for a job of the same kind that is no smaller. Jobs
+/// that have found victims need no search in the next pass.
 pub(crate) const SEARCHES: u32 = 16;
-/// Searches for victims in one quick pass, which others wait for.
+/// Number of searches for victims in one quick pass, for which other work waits.
 pub(crate) const QUICK_SEARCHES: u32 = 4;
 
-/// What a pass knows of preemption.
+/// The state of preemption in a pass.
 #[derive(Debug, Default)]
 pub(crate) struct Ways {
     field: Field,
-    /// Jobs that nodes are kept for.
+    /// Jobs for which nodes are kept.
     nominated: BTreeMap<JobId, Turn>,
-    /// Searches that are left.
+    /// Number of searches that are left.
     searches: u32,
-    /// Whether the next pass may decide otherwise although nothing happens: there were no searches left, or a job waits for
-    /// those who are leaving already.
+    /// True if the next pass may decide otherwise even without an event: no searches were left, or a job
+    /// waits for jobs that are already leaving.
     pub(crate) restless: bool,
-    /// Rank, kind, number of the need and size of jobs for which nobody can make room.
+    /// Rank, kind, number of the need, and size of jobs for which no victims are enough.
     hopeless: Vec<(Rank, Family, usize, Size)>,
 }
 
-/// A job that nodes are kept for.
+/// A job for which nodes are kept.
 #[derive(Debug)]
 struct Turn {
     nomination: Arc<Nomination>,
-    /// Whether all that is kept for it is free.
+    /// True if everything that is kept for the job is free.
     ready: bool,
-    /// When the last of its victims has ended, and which that is.
+    /// The time at which the last of its victims has ended, and that victim.
     waits_for: Option<(Time, JobId)>,
 }
 
 impl Ways {
-    /// Looks at who may leave, and books what is kept for jobs that wait.
+    /// Collects the possible victims, and books what is kept for waiting jobs.
     pub(crate) fn new(
         PlanInput { cluster, inventory, forecast, now }: PlanInput<'_>,
         searches: u32,
@@ -78,7 +78,7 @@ impl Ways {
             let ready =
                 needs(inventory, job, nomination).into_iter().map(part).all(|part| space.is_free(&part));
             let asked = (space.realms().within(nomination.reservation.as_deref()), wanted(&job.spec));
-            // Whoever is suspended for it goes on after it, with all that is left of its time.
+            // A job that is suspended for this one goes on after it, with the rest of its time.
             let lasts = forecast.run_time(job).max(1) + longest_rest(cluster, nomination, now);
             // What a job has of its last attempt is held under its own number.
             let ends = matches!(job.phase, Phase::Completing(_));
@@ -92,7 +92,7 @@ impl Ways {
     }
 }
 
-/// The most that is left of the time of a job that is suspended, or will be, on the nodes that are kept for another.
+/// The longest remaining time in seconds of a job on the kept nodes that is suspended, or will be.
 fn longest_rest(cluster: &Cluster, nomination: &Nomination, now: Time) -> u64 {
     let jobs = nomination.nodes().filter_map(|node| cluster.node(node)).flat_map(|node| &node.jobs);
     let comes_back = |job: &&Job| match &job.phase {
@@ -104,33 +104,33 @@ fn longest_rest(cluster: &Cluster, nomination: &Nomination, now: Time) -> u64 {
     rests.map(|job| job.remaining(now).seconds().unwrap_or(ENDLESS)).max().unwrap_or(0)
 }
 
-/// When an attempt that was told to make way has ended at the latest, as far as that is known, and whose it is.
+/// The latest end of an attempt that was asked to leave, as far as known, and its job.
 fn gone(cluster: &Cluster, victim: Attempt) -> Option<(Time, JobId)> {
     let job = cluster.job(victim.job).filter(|job| job.attempt() == victim)?;
     let end = match &job.phase {
         Phase::Running { preempted, .. } => (*preempted)?.end_at,
         Phase::Completing(completing) => completing.ended,
-        // What it was to give up, it has given up.
+        // A suspended victim has given up its CPUs already.
         Phase::Pending(_) | Phase::Suspended(_) | Phase::Ended(_) => return None,
     };
     Some((end, job.id))
 }
 
 impl Ways {
-    /// Whether nodes are kept for jobs.
+    /// True if nodes are kept for any job.
     pub(crate) fn has_nominated(&self) -> bool {
         !self.nominated.is_empty()
     }
 
-    /// The lowest level that may be asked to leave, and what there would be at most if everybody left who may be.
+    /// The lowest level of possible victims, and an upper bound on the free amounts if all of them left.
     pub(crate) fn reach(&self, inventory: &Inventory) -> Option<(u32, Counts)> {
         self.field.reach(inventory)
     }
 }
 
 impl<S: Space> Walk<S> {
-    /// Starts a job, with all its components, on the nodes that are kept for it, or says why it waits for them; false if none
-    /// are.
+    /// Starts a job, with all its components, on the nodes kept for it, or notes why it waits for them.
+    /// Returns false if no nodes are kept for it.
     pub(super) fn starts_as_nominated(&mut self, candidate: &Queued) -> bool {
         let jobs = || candidate.all().map(|component| component.attempt.job);
         let turns: Vec<Turn> = jobs().filter_map(|job| self.ways.nominated.remove(&job)).collect();
@@ -139,7 +139,7 @@ impl<S: Space> Walk<S> {
         }
         let taken: Vec<JobId> = jobs().filter_map(|job| self.ways.field.confirm(job).err()).collect();
         if let Some(by) = taken.first() {
-            // What else there is for it is found out when the controller has agreed.
+            // Another way for the job is searched for once the controller has agreed.
             let detail = format!("job {by} takes over the nodes that were kept for it");
             self.wait(candidate, Reason::Priority, detail, None);
             return true;
@@ -178,8 +178,8 @@ impl<S: Space> Walk<S> {
         true
     }
 
-    /// Finds out who would have to leave for a job that does not fit, with all its components, and proposes it; false if
-    /// nobody can.
+    /// Searches for victims for a job that does not fit, with all its components, and proposes the
+    /// preemption. Returns false if there are none.
     pub(super) fn clears_the_way(&mut self, candidate: &Queued, prospects: &[Prospects]) -> bool {
         let Some((seats, way)) = self.cheapest_way(candidate, prospects) else { return false };
         let from = self.now;
@@ -198,8 +198,8 @@ impl<S: Space> Walk<S> {
         true
     }
 
-    /// Who has to leave for a job at the least cost, and through which sights of its components that was found. Nobody leaves
-    /// whom not every component could make leave by itself.
+    /// The cheapest victims for a job, and the prospects of its components through which they were found.
+    /// Every component must be able to preempt each victim by itself.
     fn cheapest_way<'p>(
         &mut self,
         candidate: &Queued,
@@ -235,20 +235,20 @@ impl<S: Space> Walk<S> {
         best
     }
 
-    /// What a job counts for in one of its partitions.
+    /// The rank of a job in one of its partitions.
     fn rank(&self, candidate: &Candidate, prospect: &Prospect) -> Rank {
         let partition = &self.inventory.partitions[prospect.partition].partition;
         Rank::of(&self.inventory.policy, &candidate.spec, &partition.config)
     }
 
-    /// Whether all components have the licenses they want from now on. These are taken from nobody.
+    /// True if all components have their licenses from now on. No job is preempted for licenses.
     fn has_licenses(&self, candidate: &Candidate, seats: &[Sight<'_>]) -> bool {
         let asked = asked(candidate, seats.iter().map(|(prospect, _)| *prospect));
         let lasts = self.over_at(candidate, seats).since(self.now);
         self.space.licenses().lacking(&asked, self.now, lasts).is_none()
     }
 
-    /// Who would have to leave for all components at the least cost, each seen through one of its sights.
+    /// The cheapest victims for all components, each with one of its prospects.
     fn search_victims_together(&mut self, candidate: &Queued, seats: &[Sight<'_>]) -> Result<Way, NoWay> {
         let fabrics = seats.iter().map(|(_, eligible)| &*eligible.fabric);
         let near = nearness(&candidate.spec, fabrics).map_err(|_| NoWay::Hopeless)?;
@@ -275,10 +275,10 @@ impl<S: Space> Walk<S> {
         found
     }
 
-    /// Takes one of the searches that are left.
+    /// Takes one of the remaining searches.
     ///
     /// # Errors
-    /// There are none.
+    /// [`NoWay::Hopeless`] if none are left.
     fn takes_a_search(&mut self) -> Result<(), NoWay> {
         let Some(left) = self.ways.searches.checked_sub(1) else {
             self.ways.restless = true;
@@ -289,7 +289,7 @@ impl<S: Space> Walk<S> {
         Ok(())
     }
 
-    /// When a job for which others make way is over at the latest, with all its components.
+    /// The latest end of a job that preempts others, with all its components.
     fn over_at(&self, candidate: &Candidate, seats: &[Sight<'_>]) -> Time {
         let lasts = candidate.all().zip(seats).map(|(component, (prospect, _))| {
             self.space.realms().lasts(prospect.realm, self.now, component.run_time)
@@ -301,7 +301,7 @@ impl<S: Space> Walk<S> {
     fn search_victims(&mut self, candidate: &Queued, (prospect, eligible): Sight<'_>) -> Result<Way, NoWay> {
         let (rank, stage) = (self.rank(candidate, prospect), &prospect.stages[0]);
         let request = prospect.request();
-        // How long a job lasts matters where nodes are reserved for some time.
+        // The run time matters only where nodes are reserved for some time.
         let run_time = if self.space.realms().is_single() { 0 } else { candidate.run_time };
         let size = Size { nodes: request.min_nodes(), slots: request.min_slots(), run_time };
         let family = Family::of(eligible.outline, stage.ask()).filter(|_| request.sizes.is_none());
@@ -326,7 +326,8 @@ impl<S: Space> Walk<S> {
         self.plan.report.victim_steps += budget.taken();
         match found {
             Err(NoWay::Hopeless) => {
-                // What a task of an array may not ask of the others, another job may.
+                // A task of an array may not preempt its siblings, so its failure says nothing about other
+                // jobs.
                 let family = family.filter(|_| array.is_none());
                 self.ways.hopeless.extend(family.map(|family| (rank, family, prospect.need, size)))
             }
@@ -336,7 +337,8 @@ impl<S: Space> Walk<S> {
         found
     }
 
-    /// Proposes that others leave for a job, of which each component has a seat that was found through one of its sights.
+    /// Proposes that victims leave for a job, with the nodes of each component and the prospect that found
+    /// them.
     fn propose_way(&mut self, candidate: &Queued, detail: String, seats: &[Sight<'_>], way: Way) {
         self.ways.field.follow(candidate.attempt.job, &way);
         self.throttle.count(candidate);
@@ -370,7 +372,8 @@ impl<S: Space> Walk<S> {
         self.close_queue_behind(candidate, Some(way.gone));
     }
 
-    /// Without backfill nobody starts before a job that waits; it is planned to start at some time, as far as is known.
+    /// Without backfill no job starts before a waiting one. Notes that this job waits, and its planned start
+    /// if known.
     fn close_queue_behind(&mut self, candidate: &Queued, start: Option<Time>) {
         if self.is_strict() {
             for seat in self.seats(candidate).collect::<Vec<_>>() {

@@ -1,4 +1,4 @@
-//! Later starts of a pass: how they are booked, and how those of earlier passes that quick ones keep are taken over.
+//! Later starts of a pass: booking them, and taking over those of earlier passes that quick passes keep.
 
 use std::sync::Arc;
 
@@ -19,25 +19,25 @@ use crate::text::time::Time;
 
 use super::walk::{EXPLAINED, Walk};
 
-/// A later start that was booked, and what is said of it.
+/// A booked later start, and its entry in the plan.
 #[derive(Debug)]
 pub(super) struct Planned {
     pub(super) made: Arc<Reservation>,
     pub(super) said: Waiting,
 }
 
-/// What became of later starts of an earlier pass.
+/// The result of taking over later starts of an earlier pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     Yes,
-    /// They begin or end at another time.
+    /// The starts were kept, but begin or end at another time.
     Moved,
     No,
 }
 
 impl<S: Space> Walk<S> {
-    /// Takes over later starts that still make sense, in their order: of jobs that wait with the same request, and on
-    /// nodes that are still free then. Those of a het job are kept for all its components or none.
+    /// Takes over later starts that are still valid, in order: the job waits with the same request, and the
+    /// nodes are still free then. The starts of a het job are kept for all components or none.
     pub(crate) fn keep(&mut self, line: &PendingOrder, known: &Reservations) {
         let mut known = known.iter().peekable();
         while let Some(first) = known.next() {
@@ -47,8 +47,8 @@ impl<S: Space> Walk<S> {
         }
     }
 
-    /// Takes over a later start, or those of all components of a het job, if they still make sense; says whether they do, and
-    /// at the times that they were planned for.
+    /// Takes over a later start, or those of all components of a het job, if they are still valid. Returns
+    /// whether they are, and whether their times are unchanged.
     pub(crate) fn keep_together(&mut self, line: &PendingOrder, all: &[&Arc<Reservation>]) -> Kept {
         let leader = all[0].spec.het.as_deref().map_or(all[0].job, |het| het.leader);
         let candidate = line.candidate(leader).filter(|candidate| candidate.all().count() == all.len());
@@ -67,7 +67,7 @@ impl<S: Space> Walk<S> {
         if moved { Kept::Moved } else { Kept::Yes }
     }
 
-    /// A later start as it now would be, if that is possible.
+    /// A later start with current times; `None` if it is no longer possible.
     fn still_has(&mut self, candidate: &Candidate, made: &Arc<Reservation>) -> Option<Arc<Reservation>> {
         let same = candidate.attempt.job == made.job && Arc::ptr_eq(&candidate.spec, &made.spec);
         self.inventory.partition(&made.partition).filter(|_| same)?;
@@ -85,7 +85,7 @@ impl<S: Space> Walk<S> {
         self.space.has(realm, &made).then_some(made)
     }
 
-    /// Puts a later start of an earlier pass where it was.
+    /// Puts a later start of an earlier pass back.
     pub(crate) fn remember_known(&mut self, made: Arc<Reservation>) {
         if let Some(seat) = self.seat_of_made(&made) {
             self.kept[seat] += 1;
@@ -93,13 +93,13 @@ impl<S: Space> Walk<S> {
         self.known.insert(made);
     }
 
-    /// Gives up the first later start that an earlier pass planned for a job.
+    /// Drops the first later start that an earlier pass planned for a job, and returns it.
     pub(super) fn take_known(&mut self, job: JobId) -> Option<Arc<Reservation>> {
         let first = self.known.of_job(job).next()?;
         self.give_up(&first)
     }
 
-    /// Gives up a later start that an earlier pass planned.
+    /// Drops a later start that an earlier pass planned, and returns it.
     pub(crate) fn give_up(&mut self, turn: &Turn) -> Option<Arc<Reservation>> {
         let made = self.known.remove(turn)?;
         if let Some(seat) = self.seat_of_made(&made) {
@@ -121,10 +121,11 @@ impl<S: Space> Walk<S> {
         self.reservation(candidate, turn, prospect, hit, parts)
     }
 
-    /// What a job takes of each node where it was found to fit; `None` where that cannot be given after all.
+    /// The parts that a job takes on the nodes found; `None` if they cannot be given after all.
     ///
-    /// Where everybody has a reservation, a job keeps the nodes that it was planned on for the same time, unless others are
-    /// more local: what has come between since has only taken room, and who is planned beside it counts on the rest.
+    /// Where every job has a reservation, a job keeps the nodes planned for the same time unless others are
+    /// more local. Jobs that came since then have only taken resources, and jobs planned beside it rely on
+    /// the rest.
     pub(super) fn seated(
         &mut self,
         candidate: &Candidate,
@@ -180,7 +181,7 @@ impl<S: Space> Walk<S> {
         Some((hit, Some(made.parts.clone())))
     }
 
-    /// Books a later start that has been worked out.
+    /// Books a later start whose parts are known.
     pub(super) fn reservation(
         &mut self,
         candidate: &Candidate,
@@ -191,7 +192,7 @@ impl<S: Space> Walk<S> {
     ) -> Planned {
         let known = self.space.realms().known_until();
         let after = (self.explained <= EXPLAINED).then(|| self.frees(hit.start, &parts)).flatten();
-        // What is only kept from others comes behind what it uses.
+        // Parts that are only closed to others come behind the used ones.
         let used = &parts[..parts.partition_point(|part| part.slots > 0)];
         let nodes = used.iter().map(|part| part.node).collect();
         let said = Waiting {
@@ -217,7 +218,7 @@ impl<S: Space> Walk<S> {
         Planned { made, said }
     }
 
-    /// The job whose end a planned start waits for.
+    /// The job whose end a planned start waits for, if any.
     fn frees(&self, at: Time, parts: &[Part]) -> Option<JobId> {
         let planned = self.ends.get(&at).into_iter().flatten().map(|index| &self.made[*index]);
         let shares = |made: &&Arc<Reservation>| {
@@ -227,14 +228,14 @@ impl<S: Space> Walk<S> {
     }
 
     pub(super) fn remember(&mut self, made: Arc<Reservation>) {
-        // Who frees the nodes of whom is told of the first jobs only.
+        // Only for the first jobs does the plan name the job that frees the nodes.
         if self.explained <= EXPLAINED {
             self.ends.entry(made.end).or_default().push(self.made.len());
         }
         self.made.push(made);
     }
 
-    /// The realm that a later start was planned in, if there still is one like it.
+    /// The realm in which a later start was planned; `None` if its reservation is gone.
     pub(super) fn realm_of(&self, made: &Reservation) -> Option<usize> {
         match &made.within {
             Some(name) => self.space.realms().named(name),
@@ -242,7 +243,7 @@ impl<S: Space> Walk<S> {
         }
     }
 
-    /// The seat of a later start.
+    /// The head group of a later start.
     pub(super) fn seat_of_made(&self, made: &Reservation) -> Option<usize> {
         Some(self.seat(self.inventory.partition(&made.partition)?, self.realm_of(made)?))
     }

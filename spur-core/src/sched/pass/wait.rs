@@ -1,4 +1,4 @@
-//! Jobs that have to wait: what is reserved for them, and what is said of them.
+//! Jobs that have to wait: their reservations and their reasons.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,15 +26,15 @@ use super::reservation::Planned;
 use super::walk::{EXPLAINED, Walk};
 use crate::sched::space::Space;
 
-/// What is said of a job that only a reservation of others keeps waiting.
+/// The reason of a job that waits only for a reservation of others.
 fn kept_out(by: &Site) -> (Reason, String) {
     let what = RESERVED[usize::from(!by.has(Flag::Maint))];
     (Reason::ReqNodeNotAvail, format!("{what}: {}", by.name))
 }
 
 impl<S: Space> Walk<S> {
-    /// Says why a job waits, of which each component has its prospects, and reserves what was found for it, if anything was:
-    /// `plan` books that.
+    /// Notes why a job waits, given the prospects of each component, and reserves the start that was found,
+    /// if any: `plan` books it.
     pub(super) fn hold_back<M: IntoIterator<Item = Planned>>(
         &mut self,
         candidate: &Queued,
@@ -54,7 +54,7 @@ impl<S: Space> Walk<S> {
         let behind = all().find_map(|prospect| self.head_of(prospect));
         let is_unreserved = self.is_unreserved(candidate);
         let reserves = !is_unreserved && all().any(|prospect| self.reserves(prospect));
-        // What there is no room for in a window may find some when others end early.
+        // A job that finds no place in its window may find one when others end early.
         let shares = |(component, prospects): (&Candidate, &Prospects)| {
             prospects.iter().any(|prospect| self.shares_in_window(component, prospect))
         };
@@ -64,7 +64,7 @@ impl<S: Space> Walk<S> {
             _ if is_found => None,
             _ => self.never_together(candidate, prospects, reserves),
         };
-        // Who waits for what cannot be in time holds up nobody.
+        // A job that cannot end by its deadline delays no other job.
         let late = || shorter_time::too_late(candidate).filter(|_| reserves && !is_found);
         let never = never.or_else(|| Some((Reason::Resources, late()?)));
         if let Some((reason, detail)) = never {
@@ -81,7 +81,7 @@ impl<S: Space> Walk<S> {
         let planned: SmallVec<[Planned; 1]> = plan(self).into_iter().collect();
         let made = planned.first().map(|planned| &*planned.made);
         let start = made.map(|made| made.start);
-        // One that is planned for just the time from which on it may begin waits for that.
+        // A job that is planned for the earliest time at which it may begin waits for that time.
         let waits_for_itself = start.is_some() && start == self.begin(candidate.attempt.job);
         let (reason, detail) = if waits_for_itself { (Reason::BeginTime, String::new()) } else { why };
         for prospect in all().filter(|prospect| !self.is_barred(prospect.partition)).collect::<Vec<_>>() {
@@ -90,9 +90,10 @@ impl<S: Space> Walk<S> {
         self.wait(candidate, reason, detail, planned);
     }
 
-    /// Makes a job that waits, and for which this later start was made, keep others waiting in the seat of a prospect.
+    /// Makes a waiting job with this later start, if any, the head of the prospect's head group if it has
+    /// none.
     fn sit_behind(&mut self, candidate: &Queued, prospect: &Prospect, made: Option<&Reservation>) {
-        // Who does not fit into what is left of a reservation keeps nobody else out of it.
+        // A job that does not fit into the rest of a reservation keeps no other job out of it.
         if made.is_none() && self.space.realms().window(prospect.realm).is_some() {
             return;
         }
@@ -107,7 +108,7 @@ impl<S: Space> Walk<S> {
         self.raise_floor(seat, made.map(|made| made.start));
     }
 
-    /// Why a job of one component fits at no time, if it does not.
+    /// The reason why a job of one component fits at no time; `None` if it does.
     fn never(
         &mut self,
         candidate: &Queued,
@@ -128,7 +129,7 @@ impl<S: Space> Walk<S> {
         Some((Reason::Licenses, self.never_licensed(candidate, own)?))
     }
 
-    /// The limit that forbids a job for good, in the words in which it would be refused: of its partition, or of the cluster.
+    /// The limit of the partition or the cluster that forbids a job for good, in the words of a refusal.
     pub(super) fn limit(&mut self, candidate: &Candidate, reason: Reason) -> Option<(Reason, String)> {
         if !self.deep || reason != Reason::BadConstraints || self.explained >= EXPLAINED {
             return None;
@@ -137,22 +138,23 @@ impl<S: Space> Walk<S> {
         feasible::limit(&self.inventory, &candidate.spec)
     }
 
-    /// Whether a job has to be over with its reservation and may have what others wait for: nodes, or licenses, which are
-    /// everybody's.
+    /// True if a job must end with its reservation but uses what others wait for: nodes outside, or licenses,
+    /// which belong to all.
     fn shares_in_window(&self, candidate: &Candidate, prospect: &Prospect) -> bool {
         let realms = self.space.realms();
         let shares = realms.bounds(prospect.realm).is_none() || !wanted(&candidate.spec).is_empty();
         shares && realms.window(prospect.realm).is_some()
     }
 
-    /// Makes a job the first that waits in a seat, if nobody does.
+    /// Makes a job the head of a head group that has none.
     pub(super) fn sit(&mut self, job: JobId, seat: usize) {
         if !self.is_taken(seat) {
             self.heads[seat] = Some(job);
         }
     }
 
-    /// Why a job waits: for its reservation, for others', behind somebody, or for what is not free.
+    /// The reason why a job waits: its reservation, another reservation, a job before it, or missing
+    /// resources.
     fn why_not(
         &mut self,
         candidate: &Queued,
@@ -187,14 +189,14 @@ impl<S: Space> Walk<S> {
         (reason, detail)
     }
 
-    /// The license that keeps a job waiting at this moment, in a sentence.
+    /// A sentence about the license that keeps a job waiting now; `None` if it has all.
     pub(super) fn lacks_license(&self, candidate: &Candidate, prospects: &[Prospects]) -> Option<String> {
-        // Each in the realm it would rather be in.
+        // Each component counts in the realm that it prefers.
         let asked = asked(candidate, prospects.iter().map(|of| &of[0]));
         self.space.lacks_license(&asked, longest(candidate))
     }
 
-    /// The license of which a job finds enough at no time, in a sentence.
+    /// A sentence about a license that is never free in sufficient number for a job.
     fn never_licensed(&self, candidate: &Candidate, own: &Prospects) -> Option<String> {
         let asked = |prospect: &Prospect| [(prospect.realm, wanted(&candidate.spec))];
         let lacks = |prospect: &Prospect| {
@@ -203,7 +205,7 @@ impl<S: Space> Walk<S> {
         own.iter().all(lacks).then(|| self.lacks_license(candidate, std::slice::from_ref(own))).flatten()
     }
 
-    /// The reservation that alone keeps a job from starting where nothing is reserved for it.
+    /// The reservation that alone keeps a job from starting outside it.
     fn kept_out_by(&mut self, candidate: &Candidate, prospect: &Prospect) -> Option<Arc<Site>> {
         if prospect.barred_by.is_empty() {
             return self.space.kept_out_by(&prospect.query(candidate, self.now + 1), &[]);
@@ -214,7 +216,7 @@ impl<S: Space> Walk<S> {
         self.space.kept_out_by(&free.query(candidate, self.now + 1), &prospect.barred_by)
     }
 
-    /// The reservations that have yet to begin for a job that can run in no others, in a sentence.
+    /// A sentence about the reservations that have not begun, for a job that can run in no other.
     fn not_begun(&self, prospects: &[Prospects]) -> Option<String> {
         let realms = self.space.realms();
         let mut names: BTreeSet<&str> = BTreeSet::new();
@@ -225,7 +227,7 @@ impl<S: Space> Walk<S> {
         Some(format!("reservation {} has not begun", names.join(", ")))
     }
 
-    /// Notes that a job waits with all its components, and the promise made to the head of the queue.
+    /// Notes that a job waits with all its components, and the promise to the head of the queue.
     pub(super) fn wait(
         &mut self,
         candidate: &Queued,
@@ -245,17 +247,17 @@ impl<S: Space> Walk<S> {
         let open = &self.heads[..self.inventory.partitions.len()];
         let is_own = made.as_ref().is_some_and(|made| made.within.is_some());
         let is_head = !is_own && !self.wavers && open.iter().flatten().all(|head| *head == job);
-        // Outside a reservation that it did not ask for it would run longer.
+        // Outside a reservation that it did not ask for, the job would run longer.
         let asks = candidate.spec.reservations().next().is_some();
         self.wavers |= is_own && !asks;
         let overdue = queue::is_overdue(&self.inventory.policy.scheduler, candidate.eligible, self.now);
-        // Where everybody has a reservation, what a quick pass adds to them is for the next deep one to promise.
+        // Where every job has a reservation, the next deep pass promises the starts that a quick pass adds.
         let may = self.deep || self.backfill != Backfill::Conservative;
-        // An array that has as many tasks running as it may is no head.
+        // An array at its limit is no head.
         let may = may && reason != Reason::JobArrayTaskLimit;
         let first = may && !candidate.promised && candidate.waits == 0 && self.plan.promise.is_none();
         if is_head && (self.firm || overdue) && first {
-            // What hangs on a job that should have ended by now cannot be promised.
+            // A start that depends on an overdue job cannot be promised.
             self.plan.promise = waiting.start.filter(|start| *start > self.now).map(|start| (job, start));
         }
         let rest = candidate.rest.iter().zip(details).map(|(component, detail)| next(component, detail));
@@ -265,13 +267,15 @@ impl<S: Space> Walk<S> {
         }
     }
 
-    /// Whether a job would not fit even if everything that is up were idle; asked for the first jobs of the queue only.
+    /// True if a job would not fit even on an idle cluster with the nodes that are up; checked for the first
+    /// jobs only.
     pub(super) fn lacks_nodes(&mut self, candidate: &Candidate, prospects: &[Prospect]) -> bool {
         self.explained < EXPLAINED
             && !prospects.iter().any(|prospect| self.fits_up(&candidate.spec, prospect))
     }
 
-    /// Whether a job would fit if everything that is up were idle. What is no larger than one that would fit does as well.
+    /// True if a job would fit if every node that is up were idle. A job that is no larger than a fitting one
+    /// fits, too.
     fn fits_up(&mut self, spec: &JobSpec, prospect: &Prospect) -> bool {
         let request = prospect.request();
         let size = Size { nodes: request.min_nodes(), slots: request.min_slots(), run_time: 0 };
@@ -301,7 +305,8 @@ impl<S: Space> Walk<S> {
         false
     }
 
-    /// What is missing now; if `aside` is set, also what idle nodes are for that do not count, which deep passes alone know.
+    /// A sentence about what is missing now; with `aside` also about idle nodes that do not count, which only
+    /// deep passes know.
     pub(super) fn missing(
         &mut self,
         candidate: &Queued,

@@ -1,4 +1,4 @@
-//! Looking at jobs one after another: each starts, makes others leave, or waits.
+//! Handles jobs one after another: each starts, preempts others, or waits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,53 +25,58 @@ use super::het::Seat;
 use super::limits::{Earliest, PassLimits, Stretch};
 use super::preemption::Ways;
 
-/// Waiting jobs of one pass that are told in detail what is missing; those behind them learn their reason and their
-/// planned start.
+/// Number of waiting jobs of one pass whose sentence says in detail what is missing; the jobs behind them get
+/// a reason and a planned start.
 pub(super) const EXPLAINED: u32 = 100;
 
-/// Starts of one pass with which the domains that lost are named: finding them costs more than the placement itself.
+/// Number of starts of one pass that name the domains that lost: finding these costs more than the placement.
 const RIVALRIES: usize = 16;
 
-/// Tasks of one array that have a reservation at one time, where everybody has one: Slurm's `bf_max_job_array_resv`.
+/// Number of tasks of one array that have a reservation at a time, where every job has one: Slurm's
+/// `bf_max_job_array_resv`.
 const RESERVED_TASKS: usize = 20;
 
-/// A walk along the queue, as far as it has come.
+/// The state of a walk along the queue.
 #[derive(Debug)]
 pub(crate) struct Walk<S> {
     pub(super) inventory: Arc<Inventory>,
     /// The job that is looked at.
     pub(crate) subject: Subject,
     pub(super) now: Time,
-    /// Whether plans keep their promises; see [`Forecast::is_firm`](crate::sched::forecast::Forecast::is_firm).
+    /// True if plans keep their promises; see
+    /// [`Forecast::is_firm`](crate::sched::forecast::Forecast::is_firm).
     pub(super) firm: bool,
     pub(super) backfill: Backfill,
-    /// Whether every job that the mode grants a reservation gets one, and all are told why they wait.
+    /// True if every job that the mode grants a reservation gets one, and every waiting job gets a reason.
     pub(super) deep: bool,
     pub(crate) space: S,
     pub(crate) eligible_sets: EligibleSets,
-    /// Reservations from an earlier pass that are kept, and how many there are by seat.
+    /// Kept reservations of an earlier pass, and their number in each head group.
     pub(crate) known: Reservations,
     pub(crate) kept: Vec<usize>,
-    /// Where everybody has a reservation: those of the plan before, by job, which jobs keep where they would start no sooner.
+    /// Where every job has a reservation: the reservations of the last plan, by job, which jobs keep unless
+    /// they would start earlier.
     pub(super) remembered: Vec<Arc<Reservation>>,
-    /// Reservations that were made.
+    /// Reservations that this pass has made.
     pub(crate) made: Vec<Arc<Reservation>>,
-    /// Planned ends of these, and whose.
+    /// The planned ends of these reservations, with their indices in `made`.
     pub(super) ends: BTreeMap<Time, Vec<usize>>,
-    /// Who may be asked to make way, and for whom somebody has been.
+    /// The possible victims, and the preemptions of the pass.
     pub(crate) ways: Ways,
-    /// Whether a job that waits may yet come before those behind it where it is not planned now.
+    /// True if a job that is not planned now may still come before the jobs behind it.
     pub(super) wavers: bool,
-    /// By seat: the first job that had to wait. Seats are components of partitions, and behind these realms.
+    /// The first job that had to wait in each head group. A head group is a component of partitions; behind
+    /// these come realms.
     pub(crate) heads: Vec<Option<JobId>>,
-    /// By seat, where it is foretold who starts when without backfill: nobody else who waits there starts before.
+    /// Where starts are foretold without backfill: for each head group, the time before which no further job
+    /// starts.
     pub(super) floors: Option<Vec<Time>>,
-    /// A job of which is asked when it starts if it begins no earlier than then.
+    /// A job whose start is asked for if it begins no earlier than a time.
     pub(super) begins: Option<(JobId, Time)>,
-    /// The job of which a task is looked at whose array lets it start no earlier than then.
+    /// The job whose current task may start no earlier than a time by the limit of its array.
     pub(super) turn: Option<(JobId, Time)>,
     pub(super) explained: u32,
-    /// Kind, number of the need and size of jobs that would fit if everything that is up were idle.
+    /// Kind, number of the need, and size of jobs that would fit if every node that is up were idle.
     pub(super) fitting: Vec<(Family, usize, Size)>,
     pub(crate) plan: Plan,
     pub(super) throttle: Throttle,
@@ -80,7 +85,7 @@ pub(crate) struct Walk<S> {
 }
 
 impl<S: Space> Walk<S> {
-    /// A walk on which nobody has been looked at; a deep one has a say on everybody.
+    /// A walk that has not looked at any job; a deep one gives every job its reason.
     pub(crate) fn new(inventory: Arc<Inventory>, space: S, ways: Ways, firm: bool, deep: bool) -> Self {
         let seats = inventory.partitions.len() + space.realms().count();
         Self {
@@ -111,8 +116,8 @@ impl<S: Space> Walk<S> {
         }
     }
 
-    /// Starts a job, or finds out when it can start and why not now. Of an array this is one task; what is left of it is
-    /// given back.
+    /// Starts a job, or finds its earliest start and the reason why it does not start now. Of an array this
+    /// handles one task and returns the rest.
     pub(crate) fn consider(&mut self, candidate: Queued) -> Option<Queued> {
         self.subject.set(candidate.attempt.job);
         let rest = self.deal_with(candidate);
@@ -184,7 +189,7 @@ impl<S: Space> Walk<S> {
         self.rest_of(candidate, made.is_some())
     }
 
-    /// Notes that a limit stops a job, with all tasks that are left of an array.
+    /// Notes that a limit stops a job, with all remaining tasks of an array.
     pub(super) fn stop(&mut self, candidate: &Queued, stop: &Stop) -> Option<Queued> {
         if !candidate.told {
             self.wait(candidate, stop.reason(), stop.to_string(), None);
@@ -192,8 +197,8 @@ impl<S: Space> Walk<S> {
         None
     }
 
-    /// Reserves nodes for a task of an array that may start no earlier than `turn`, when another task has ended: what is
-    /// planned behind the array would otherwise be put off by every task.
+    /// Reserves nodes for a task of an array that may start no earlier than `turn`, when another task has
+    /// ended. Otherwise every task would delay the jobs planned behind the array.
     fn plan_task(&mut self, mut candidate: Queued, turn: Time) -> Option<Queued> {
         self.plan.report.considered += 1;
         let (reason, detail) = queue::throttled(&candidate.spec);
@@ -225,7 +230,8 @@ impl<S: Space> Walk<S> {
         self.rest_of(candidate, made.is_some())
     }
 
-    /// Whether another task may start by the limit of its array, if it belongs to one; otherwise it waits.
+    /// True if the array's limit allows another task to start, or the job belongs to no array. Otherwise notes
+    /// that the job waits.
     fn lets_start(&mut self, candidate: &Queued) -> bool {
         let lets = candidate.array.as_ref().is_none_or(|tasks| self.throttle.lets(tasks));
         if !lets {
@@ -235,8 +241,8 @@ impl<S: Space> Walk<S> {
         lets
     }
 
-    /// What is left of an array after one of its tasks was dealt with: tasks that may start now, or are to have a
-    /// reservation of their own as the last one has.
+    /// The rest of an array after one task was handled: tasks that may start now, or that get a reservation
+    /// as the last one did.
     fn rest_of(&mut self, candidate: Queued, reserved: bool) -> Option<Queued> {
         candidate.array.as_ref().filter(|tasks| candidate.dealt < tasks.tasks.len())?;
         if candidate.waits == 0 {
@@ -245,7 +251,8 @@ impl<S: Space> Walk<S> {
         (self.reserves_all() && reserved && candidate.waits < RESERVED_TASKS).then_some(candidate)
     }
 
-    /// The earliest start among a job's partitions; of equal ones that of the highest tier, then the first it named.
+    /// The earliest start over the partitions of a job; of equal ones the highest tier, then the first
+    /// partition named.
     pub(super) fn search(
         &mut self,
         candidate: &Queued,
@@ -258,8 +265,8 @@ impl<S: Space> Walk<S> {
         })
     }
 
-    /// The earliest start of a job, with all of its time or with less; see [`shorter_time::earliest`]. Rivals are named with
-    /// it, if there have not been many starts.
+    /// The earliest start of a job, with all of its time or with less; see [`shorter_time::earliest`]. Losers
+    /// are named with the first starts of the pass.
     pub(super) fn earliest<F>(
         &mut self,
         candidate: &Candidate,
@@ -274,7 +281,7 @@ impl<S: Space> Walk<S> {
         found
     }
 
-    /// The earliest start of a job before a time, if it runs so long.
+    /// The earliest start of a job before a time, with a run time.
     fn search_for(
         &mut self,
         candidate: &Queued,
@@ -298,7 +305,7 @@ impl<S: Space> Walk<S> {
             let until = best.as_ref().map_or(horizon, |(_, hit)| hit.start.min(horizon));
             let from = self.floor(candidate.attempt.job, self.seat_of(prospect));
             let query = Query { run_time, from, ..prospect.query(candidate, until) };
-            // Without a reservation to be had, room that a job past its time still holds is of no use.
+            // Without a reservation, resources that an overdue job still holds are of no use.
             let hit = self.space.find(&query);
             if let Some(hit) = hit.filter(|hit| hit.starts || reserves) {
                 best = Some((index, Hit { limit, ..hit }));
@@ -323,7 +330,7 @@ impl<S: Space> Walk<S> {
         }
     }
 
-    /// Books what a job or one component of it is to have from now on, and says so.
+    /// Books what a job or one component gets from now on, and returns the start.
     pub(super) fn proposal(
         &mut self,
         (candidate, component): (&Queued, &Candidate),
@@ -341,7 +348,7 @@ impl<S: Space> Walk<S> {
         start
     }
 
-    /// Whether somebody waits in a seat who comes before a job.
+    /// True if a job that comes before this one waits in a head group.
     pub(super) fn comes_before(&self, candidate: &Queued, seat: usize) -> bool {
         let job = candidate.attempt.job;
         let known = self.known.iter().take_while(|made| made.turn.key < candidate.key);
@@ -350,7 +357,8 @@ impl<S: Space> Walk<S> {
             || (self.kept[seat] > 0 && known.any(|made| self.seat_of_made(made) == Some(seat)))
     }
 
-    /// The same as [`Walk::prospects`] for a job of one component, from a job before it where that wanted the same.
+    /// Returns the result of [`Walk::prospects`] for a job of one component, from a recent job with equal
+    /// wants if possible.
     fn own_prospects(&mut self, candidate: &Candidate) -> Result<Prospects, String> {
         if let Some(known) = self.eligible_sets.prospects_like(candidate) {
             return Ok(known);
@@ -360,7 +368,7 @@ impl<S: Space> Walk<S> {
         Ok(prospects)
     }
 
-    /// Everything that has to be known to look for room for a job.
+    /// The prospects of a job: everything that is needed to search for nodes.
     pub(super) fn prospects(&mut self, candidate: &Candidate) -> Result<Prospects, String> {
         let mut prospects = Vec::with_capacity(candidate.choices.len());
         let mut problem = None;
@@ -379,8 +387,8 @@ impl<S: Space> Walk<S> {
         if prospects.is_empty() { Err(problem.unwrap_or_else(none)) } else { Ok(prospects.into()) }
     }
 
-    /// Who waits for the same as a job in a partition and a realm: jobs of a reservation that has its own nodes hinder
-    /// nobody but each other.
+    /// The head group of a partition and a realm: jobs of a reservation with its own nodes hinder only each
+    /// other.
     pub(super) fn seat(&self, partition: usize, realm: usize) -> usize {
         match self.space.realms().bounds(realm) {
             Some(_) => self.inventory.partitions.len() + realm,
@@ -388,7 +396,7 @@ impl<S: Space> Walk<S> {
         }
     }
 
-    /// Every seat that a job may have to wait in.
+    /// Every head group in which a job may have to wait.
     pub(super) fn seats<'a>(&'a self, candidate: &'a Candidate) -> impl Iterator<Item = usize> + 'a {
         let realms = self.space.realms().of_job(&candidate.spec);
         let choices = candidate.choices.iter();
@@ -401,39 +409,39 @@ impl<S: Space> Walk<S> {
         self.seat(prospect.partition, prospect.realm)
     }
 
-    /// Whether somebody waits already wherever a job and its components may have to.
+    /// True if every head group of a job and its components has a head.
     pub(crate) fn is_behind(&self, candidate: &Candidate) -> bool {
         candidate.all().all(|component| self.seats(component).all(|seat| self.is_taken(seat)))
     }
 
-    /// Whether somebody waits in a seat before whom nobody gets a reservation, where not everybody does.
+    /// True if a head group has a job before which no other gets a reservation, where not every job does.
     pub(crate) fn is_taken(&self, seat: usize) -> bool {
         self.heads[seat].is_some() || self.kept[seat] > 0
     }
 
-    /// The job that took a prospect's seat in this pass.
+    /// The job that became head of a prospect's head group in this pass.
     pub(super) fn head_of(&self, prospect: &Prospect) -> Option<JobId> {
         self.heads[self.seat_of(prospect)]
     }
 
-    /// Whether nobody goes before anybody who waits.
+    /// True if no job goes before a waiting one.
     pub(super) fn is_strict(&self) -> bool {
         self.backfill == Backfill::None || self.floors.is_some()
     }
 
-    /// From when on a job may start in a seat by those before it, and by itself.
+    /// The earliest time at which a job may start in a head group, by the jobs before it and by itself.
     pub(super) fn floor(&self, job: JobId, seat: usize) -> Time {
         let floor = self.floors.as_ref().map_or(Time(i64::MIN), |floors| floors[seat]);
         let turn = self.turn.filter(|(of, _)| *of == job).map(|(_, turn)| turn);
         self.begin(job).into_iter().chain(turn).fold(floor, Time::max)
     }
 
-    /// When a job is to begin at the earliest, where that is yet to come.
+    /// The earliest begin of a job, if it is still to come.
     pub(super) fn begin(&self, job: JobId) -> Option<Time> {
         self.begins.filter(|(of, begin)| *of == job && *begin > self.now).map(|(_, begin)| begin)
     }
 
-    /// Learns that a job waits in a seat, and until when as far as that is known.
+    /// Notes that a job waits in a head group, and its start as far as known.
     pub(super) fn raise_floor(&mut self, seat: usize, start: Option<Time>) {
         let after_now = self.now + 1;
         if let Some(floors) = &mut self.floors {
@@ -441,19 +449,19 @@ impl<S: Space> Walk<S> {
         }
     }
 
-    /// Whether every job that has to wait gets a reservation.
+    /// True if every job that has to wait gets a reservation.
     pub(super) fn reserves_all(&self) -> bool {
         self.deep && self.backfill == Backfill::Conservative
     }
 
-    /// Whether no nodes are kept for a job that waits, because its QOS has `NoReserve`. Without backfill nobody goes before
-    /// anybody, and the flag means nothing.
+    /// True if no nodes are kept for a waiting job because its QOS has `NoReserve`. Without backfill no job
+    /// goes before another, so the flag has no meaning.
     pub(super) fn is_unreserved(&self, candidate: &Candidate) -> bool {
         let qos = self.inventory.policy.qos_of(candidate.spec.qos.as_deref());
         self.backfill != Backfill::None && qos.is_some_and(|qos| qos.has(QosFlag::NoReserve))
     }
 
-    /// Whether a job that has to wait gets a reservation where it is looked for.
+    /// True if a waiting job gets a reservation for a prospect.
     pub(super) fn reserves(&self, prospect: &Prospect) -> bool {
         self.reserves_all() || !self.is_taken(self.seat_of(prospect))
     }

@@ -65,7 +65,7 @@ struct Memory {
     heads: Vec<Option<Key>>,
     /// The later starts of heads, where heads are planned anew.
     planned: Vec<Arc<Reservation>>,
-    /// Number of kept reservations of each component of partitions.
+    /// Number of kept reservations of each head group, see `Walk::heads`.
     kept: Vec<usize>,
     /// Jobs whose held amounts may have changed.
     changed: BTreeSet<JobId>,

@@ -1,4 +1,4 @@
-//! What is certain by count alone: all members cannot be within some positions where they take more than is there.
+//! Tests by counts: members cannot all be within some positions if they take more than is there.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,20 @@ use crate::sched::request::whole_leaves::fewest_nodes;
 
 use super::search::{JointSearch, positions};
 
-/// Members whose nodes are compared with those there are, in every set of them; of more, those that want the most.
+/// Number of members whose nodes are compared with the existing ones in every subset; of more, those that
+/// want the most.
 const MOST_COMPARED: usize = 8;
 
-/// A node for each member that has a slot there, one bit a member.
+/// The members that have a slot on a node, one bit each.
 type Mask = u32;
 
 impl JointSearch<'_, '_> {
-    /// Whether what all members take at least may be there, by count alone; no way to place them is missed.
+    /// True if the least that all members take may be there, by counts. Never false if there is a way to
+    /// place them.
     pub(super) fn may_hold_all(&mut self, within: Option<&FixedBitSet>) -> bool {
         let count = self.members.len();
         let nodes = self.nodes_within(within);
-        // By member, by slots that a node has for it: how many such nodes there are.
+        // For each member, the number of nodes by their slots.
         let mut rows: Vec<BTreeMap<u32, u32>> = vec![BTreeMap::new(); count];
         let mut cpus: BTreeMap<u64, u64> = BTreeMap::new();
         for &node in &nodes {
@@ -39,7 +41,7 @@ impl JointSearch<'_, '_> {
         self.have_cpus(&least, &cpus) && self.have_nodes(&least, &nodes)
     }
 
-    /// The nodes within some positions, which are of one fabric.
+    /// The nodes within some positions, which belong to one fabric.
     fn nodes_within(&self, within: Option<&FixedBitSet>) -> Vec<NodeId> {
         match within {
             Some(_) => {
@@ -50,20 +52,20 @@ impl JointSearch<'_, '_> {
         }
     }
 
-    /// What a member has of a node, if that is on its fabric.
+    /// The amount that a member has on a node; `None` if the node is not on its fabric or may not be used.
     fn room_on(&self, member: usize, node: NodeId) -> Option<RoomId> {
         self.members[member].eligible.position(node)?;
         self.left[member][node.index()]
     }
 
-    /// Fewest nodes and slots that a member asks for.
+    /// The fewest nodes and slots that a member asks for.
     pub(super) fn asks_for(&self, member: usize) -> (u64, u64) {
         let ask = self.members[member].asks.last();
         let nodes = ask.and_then(|ask| ask.nodes).map_or(1, |(least, _)| u64::from(least));
         (nodes, ask.and_then(|ask| ask.tasks).map_or(nodes, u64::from).max(nodes))
     }
 
-    /// The fewest nodes that a member can be on, the largest first; `None` where there are not enough.
+    /// The fewest nodes that hold a member, the largest first; `None` if all do not.
     fn least_nodes(&self, member: usize, row: &BTreeMap<u32, u32>) -> Option<u64> {
         let (nodes, slots) = self.asks_for(member);
         let most = if self.members[member].need.counts_nodes() { 1 } else { u32::MAX };
@@ -71,8 +73,7 @@ impl JointSearch<'_, '_> {
         Some(u64::from(fewest_nodes(kinds, slots)?).max(nodes))
     }
 
-    /// Whether there are CPUs for those that share nodes beside those of the nodes that others have whole, which are the
-    /// smallest.
+    /// True if members that share nodes have enough CPUs beside the smallest nodes, which others take whole.
     fn have_cpus(&self, least: &[u64], cpus: &BTreeMap<u64, u64>) -> bool {
         let (mut whole, mut shared) = (0, 0_u64);
         for (member, nodes) in least.iter().enumerate() {
@@ -93,7 +94,8 @@ impl JointSearch<'_, '_> {
         whole == 0 && shared <= left
     }
 
-    /// Whether every set of members of which no two can share any node finds as many nodes as they take together.
+    /// True if every set of members of which no two can share a node has as many nodes as its members take
+    /// together.
     fn have_nodes(&mut self, least: &[u64], nodes: &[NodeId]) -> bool {
         let mut order: Vec<usize> = (0..self.members.len()).collect();
         order.sort_by_key(|member| (!self.members[*member].need.whole, std::cmp::Reverse(least[*member])));
@@ -117,7 +119,7 @@ impl JointSearch<'_, '_> {
         })
     }
 
-    /// Whether no two of some members can share any node. What is found out about two is kept in `known`.
+    /// True if no two of the members can share any node. `known` keeps the results for pairs.
     fn are_apart(
         &mut self,
         members: &[usize],
@@ -131,7 +133,7 @@ impl JointSearch<'_, '_> {
         pairs.all(|pair| *known.entry(pair).or_insert_with(|| self.two_are_apart(pair, nodes)))
     }
 
-    /// Whether one slot of a member leaves no slot to another that is placed after it, on whatever node.
+    /// True if one slot of a member leaves no slot to another one placed after it, on every node.
     fn two_are_apart(&mut self, (one, other): (usize, usize), nodes: &[NodeId]) -> bool {
         if self.members[one].need.whole || self.members[other].need.whole {
             return true;

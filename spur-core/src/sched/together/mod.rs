@@ -1,15 +1,17 @@
-//! Choosing nodes for several requests that start together: the components of a het job.
+//! Places several requests that start together: the components of a het job.
 //!
-//! Each component is placed by [`place`], on the room that those before it leave it. What is decided here is how far
-//! each of them is confined so that all fit, and fit well. Of all ways to place them that are allowed (every component
-//! for itself, and all in one domain of each layer that `--het-gather` makes a must), the order is lexicographic:
+//! Each component is placed by [`place`] on what the components before it leave. This module decides how far
+//! each component is confined so that all fit well. Every component keeps its own constraints, and all are in
+//! one domain of each layer that `--het-gather` makes a must. Allowed ways are compared in lexicographic
+//! order:
 //!
-//! 1. left to right, the fewest domains that all components together touch of each layer that `--het-gather` prefers;
+//! 1. left to right, the fewest domains of each layer that `--het-gather` prefers, over all components
+//! together;
 //! 2. component by component, how local its placement is: see `rank::locality`;
-//! 3. component by component, how well it fits and which nodes come first.
+//! 3. component by component, how well it fits, and whose nodes come first.
 //!
-//! Promises: what is found is allowed; where the answer is marked exact no other way is better in 1 and 2, and a refusal
-//! means that there is no way.
+//! The result is allowed. If it is marked exact, no other way is better in 1 and 2, and a refusal means that
+//! there is no way.
 
 mod counts;
 mod rank;
@@ -30,41 +32,43 @@ use super::place::{Ask, Placement, SharedBudget, layer_named};
 use super::request::{Need, Part};
 use search::{JointPlacement, JointSearch};
 
-/// Sets of domains that are tried for one preferred layer, so that a wide fabric does not hold up a pass.
+/// Number of sets of domains that are tried for one preferred layer, so that a wide fabric does not delay a
+/// pass.
 const MOST_SETS: usize = 2_000;
 
-/// Ways to pick a partition and an alternative of its constraint for each component: a count, so that a job of many
-/// components with many choices each does not hold up a pass.
+/// Number of combinations of a partition and an alternative for each component, so that many choices do not
+/// delay a pass.
 const MOST_WAYS: usize = 64;
 
-/// A component to be placed.
+/// A component to place.
 pub(super) struct Member<'a> {
     pub(super) eligible: &'a EligibleNodes,
     pub(super) need: &'a Need,
-    /// The sizes that will do, the largest first.
+    /// The asks for the numbers of nodes that will do, the largest first.
     pub(super) asks: &'a [Ask],
-    /// By node: what it has for this component as long as it is to run; `None` where it may not run.
+    /// For each node, the amount that it has for this component for its run time; `None` if the component may
+    /// not run there.
     pub(super) rooms: Vec<Option<RoomId>>,
     /// Positions that are not entirely free, for a component that wants whole leaves.
     pub(super) occupied: Option<FixedBitSet>,
 }
 
-/// Where one component goes.
+/// The nodes of one component.
 #[derive(Clone, Debug)]
 pub(super) struct Seat {
     pub(super) placement: Placement,
-    /// What it takes of which node, in rank order.
+    /// The amounts that it takes of each node, in rank order.
     pub(super) parts: Vec<Part>,
 }
 
-/// Where the components shall be, as layers of one fabric.
+/// The common domains of the components, as layers of one fabric.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Nearness {
-    /// One domain that counts for this layer holds all of them.
+    /// The layer at which one domain holds all components.
     pub(super) must: Option<Layer>,
-    /// Layers of which few domains shall be touched.
+    /// Layers of which the components should use few domains, the first one first.
     pub(super) prefer: Vec<Layer>,
-    /// What has no effect, and why.
+    /// Clauses without effect, each with the reason.
     pub(super) warnings: Vec<String>,
 }
 
@@ -72,7 +76,7 @@ impl Nearness {
     /// The layers that `--het-gather` names.
     ///
     /// # Errors
-    /// A must for a layer that is not there.
+    /// A message about a must for a layer that does not exist.
     fn of(wish: &HetGather, fabric: &Fabric) -> Result<Self, String> {
         let mut nearness = Self::default();
         for clause in &wish.clauses {
@@ -95,12 +99,12 @@ impl Nearness {
     }
 }
 
-/// Places all members, whose rooms are those of one moment. `near` is about the fabric of all of them; where it says
-/// nothing, each may be on a fabric of its own. `budget` bounds the search, in positions looked at; what is left of it stays
-/// there. `shared` is what this search and others may take together.
+/// Places all members on the amounts of one moment. `near` refers to the fabric of all members; if it is
+/// empty, each may be on a fabric of its own. `budget` bounds the search in positions, and keeps what is
+/// left. `shared` is a budget shared with other searches.
 ///
 /// # Errors
-/// There is no way now; the flag says whether that is certain.
+/// No way was found; the flag is true if none exists.
 pub(super) fn place_together(
     inventory: &Inventory,
     rooms: &mut Rooms,
@@ -135,12 +139,12 @@ pub(super) fn place_together(
     Ok(seats)
 }
 
-/// Whether it is certain that there is no better way than the one that was found, or none.
+/// True if no better way exists than the one found, or none at all.
 pub(super) fn is_sure(found: &Result<Vec<Seat>, bool>) -> bool {
     found.as_ref().map_or_else(|sure| *sure, |seats| seats.iter().all(|seat| seat.placement.exact))
 }
 
-/// The best way within some positions, where `prefer` is what is left of the preferred layers.
+/// The best way within some positions; `prefer` has the remaining preferred layers.
 fn gather(
     search: &mut JointSearch<'_, '_>,
     prefer: &[Layer],
@@ -149,7 +153,7 @@ fn gather(
     let (Some((layer, rest)), Some(within)) = (prefer.split_first(), within) else {
         return search.assign(within);
     };
-    // Unconfined: what can be had at all.
+    // The unconfined result says how many domains are needed at most.
     let base = search.assign(Some(within))?;
     let at = search.prefer.iter().position(|preferred| preferred == layer)?;
     let fabric = search.fabric();
@@ -158,7 +162,7 @@ fn gather(
         .collect();
     let (most, mut sets) = (usize::try_from(base.near[at]).unwrap_or(usize::MAX), 0);
     for size in 1..=most {
-        // Nodes that are in no domain of the layer are in no set, and count for it all the same.
+        // Nodes in no domain of the layer are in no set, but count as a domain.
         if size == most && rest.is_empty() || size > units.len() {
             break;
         }
@@ -190,7 +194,7 @@ fn take_better(best: &mut Option<JointPlacement>, other: Option<JointPlacement>)
     }
 }
 
-/// The next choice of as many numbers below `count`, in order; false after the last.
+/// Advances to the next combination of indices below `count`, in order; returns false after the last.
 fn next_choice(chosen: &mut [usize], count: usize) -> bool {
     let size = chosen.len();
     let Some(at) = (0..size).rev().find(|at| chosen[*at] + size - at < count) else { return false };
@@ -199,7 +203,7 @@ fn next_choice(chosen: &mut [usize], count: usize) -> bool {
     true
 }
 
-/// The positions of each unit of a layer: of its domains, or of one node each, those that are in no domain included.
+/// The positions of each unit of a layer: of its domains, or of one node each, nodes in no domain included.
 fn units(fabric: &Fabric, layer: Layer) -> Vec<Range<usize>> {
     if layer == Layer::NODE {
         return (0..fabric.len()).map(|index| index..index + 1).collect();
@@ -207,14 +211,14 @@ fn units(fabric: &Fabric, layer: Layer) -> Vec<Range<usize>> {
     fabric.domains_covering(layer).into_iter().map(|id| fabric.domain(id).range()).collect()
 }
 
-/// The positions of some units.
+/// The positions of several units.
 fn of_units<'a>(fabric: &Fabric, units: impl IntoIterator<Item = &'a Range<usize>>) -> FixedBitSet {
     let mut set = FixedBitSet::with_capacity(fabric.len());
     units.into_iter().for_each(|unit| set.insert_range(unit.clone()));
     set
 }
 
-/// Every way to choose one for each component, the first choices first.
+/// All combinations of one choice for each component, the first choices first, at most [`MOST_WAYS`].
 pub(super) fn ways<T: Copy>(choices: &[Vec<T>]) -> Vec<Vec<T>> {
     let mut ways: Vec<Vec<T>> = vec![Vec::new()];
     for some in choices {
@@ -226,10 +230,10 @@ pub(super) fn ways<T: Copy>(choices: &[Vec<T>]) -> Vec<Vec<T>> {
     ways
 }
 
-/// Where components shall be that are placed on these fabrics.
+/// The nearness of components that are placed on these fabrics.
 ///
 /// # Errors
-/// A layer that is not there, or a must for components that are not on one fabric.
+/// A message about a layer that does not exist, or about a must for components that are not on one fabric.
 pub(super) fn nearness<'a>(
     spec: &JobSpec,
     mut fabrics: impl Iterator<Item = &'a Fabric>,

@@ -1,4 +1,4 @@
-//! What placements of components are compared by.
+//! The keys by which placements of components are compared.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use crate::model::fabric::{Fabric, Layer};
 use crate::sched::place::{Ask, Mode, Placement, Slots, Strategy, View};
 
-/// How local a placement is, to be compared from left to right, the smaller the better: the number of nodes where that
-/// is open (more is better); nodes of the heaviest weight class, of the next, …; domains at every preferred layer;
-/// whether it is outside the preferred domain; the layer of the deepest common domain; and domains at every layer from
-/// the top down. For `distributed` the number of domains from the top down, more being better. Steps 1 to 3 of the order
-/// in `docs/topology.md`.
+/// The locality of a placement, compared from left to right; smaller is better. The parts are: the number of
+/// nodes, negated, where it is open; the nodes of the heaviest weight class, of the next, …; the domains at
+/// every preferred layer; whether it is outside the preferred domain; the layer of the deepest common domain;
+/// the domains at every layer from the top down. For `distributed` the domains from the top down count
+/// negated. These are steps 1 to 3 of `docs/topology.md`.
 pub(super) fn locality(view: &View<'_>, ask: &Ask, placement: &Placement) -> Vec<i64> {
     let fabric = view.fabric;
     let mut key = Vec::new();
@@ -46,8 +46,8 @@ pub(super) fn locality(view: &View<'_>, ask: &Ask, placement: &Placement) -> Vec
     key
 }
 
-/// How well a placement fits what was free before it: slots left in the deepest common domain, in its ancestors from the
-/// bottom up, then for every layer below it from the top down in the domains that are used there. Step 4.
+/// The fit of a placement: slots left in the deepest common domain, in its ancestors from the bottom up, then
+/// in the used domains of every layer below from the top down. This is step 4 of `docs/topology.md`.
 pub(super) fn fit(slots: &Slots, fabric: &Fabric, placement: &Placement) -> Vec<u64> {
     let Some(common) = placement.common else { return Vec::new() };
     let taken: u64 = placement.shares.iter().map(|(_, share)| u64::from(*share)).sum();

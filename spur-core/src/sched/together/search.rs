@@ -1,8 +1,8 @@
 //! The search for a way to place all components within some positions.
 //!
-//! One after another, each where it likes best: if nobody is any less local for it than alone, there is nothing to gain.
-//! Otherwise each is confined to one domain after another, and after that, as far as the budget goes, to every set of
-//! nodes and shares that would do for it.
+//! First each component in turn is placed where it is best for it. If none is less local than it would be
+//! alone, no way is better. Otherwise each is confined to one domain after another, and then, as far as the
+//! budget allows, to every set of nodes and shares that would do.
 
 use std::borrow::Cow;
 
@@ -19,35 +19,35 @@ use crate::sched::request::eligible_nodes::slots_by_position;
 use super::rank::{fit, locality};
 use super::{Member, Seat};
 
-/// A number of slots that has not been worked out.
+/// A number of slots that is not computed yet.
 const UNKNOWN: u32 = u32::MAX;
-/// Positions looked at that take as long as one step of a placement.
+/// Number of positions that take as long as one step of a placement.
 const POSITIONS_FOR_STEP: usize = 8;
-/// Sets of nodes and shares that are tried for one component.
+/// The largest number of sets of nodes and shares that are tried for one component.
 const MOST_SHARES: usize = 4_096;
-/// Positions with room up to which they are tried.
+/// The largest number of positions with free slots for which these sets are tried.
 const MOST_POSITIONS: usize = 64;
 
-/// One component placed, and how it compares.
+/// A placed component, with the keys for comparison.
 #[derive(Clone, Debug)]
 pub(super) struct PlacedComponent {
-    /// Whether it is known to be allowed; otherwise only that there is room for it.
+    /// True if the placement is known to be allowed; otherwise only its slots are known to be free.
     allowed: bool,
     locality: Vec<i64>,
     fit: Vec<u64>,
     pub(super) seat: Seat,
 }
 
-/// All of them placed, and how that compares.
+/// All components placed, with the keys for comparison.
 #[derive(Clone, Debug)]
 pub(super) struct JointPlacement {
-    /// Domains of each preferred layer that they touch together.
+    /// Number of domains of each preferred layer that the components use together.
     pub(super) near: Vec<u32>,
     pub(super) placed: Vec<PlacedComponent>,
 }
 
 impl JointPlacement {
-    /// Whether it comes before another.
+    /// True if this way comes before another.
     pub(super) fn is_better_than(&self, other: &JointPlacement) -> bool {
         let (mine, theirs) = (&self.placed, &other.placed);
         let fits = || mine.iter().map(|own| &own.fit).cmp(theirs.iter().map(|other| &other.fit));
@@ -61,48 +61,48 @@ impl JointPlacement {
     }
 }
 
-/// What a component takes of each position.
+/// The amount that a component takes of each position.
 fn shares_of(placed: &PlacedComponent) -> &[(Pos, u32)] {
     &placed.seat.placement.shares
 }
 
-/// How local each component is.
+/// The locality of each component.
 fn localities(placed: &[PlacedComponent]) -> impl Iterator<Item = &Vec<i64>> {
     placed.iter().map(|placed| &placed.locality)
 }
 
-/// How a component is confined.
+/// The bounds on the nodes of a component.
 #[derive(Clone, Copy)]
 enum Bounds<'a> {
-    /// The component is confined to some positions, or to nothing.
+    /// The component is confined to some positions, or not confined.
     Within(Option<&'a FixedBitSet>),
-    /// To these positions with these shares.
+    /// The component takes exactly these shares.
     Shares(&'a [(Pos, u32)]),
 }
 
-/// What a search goes by.
+/// The state of a search.
 pub(super) struct JointSearch<'a, 'r> {
     pub(super) inventory: &'a Inventory,
     pub(super) rooms: &'r mut Rooms,
     pub(super) members: &'a [Member<'a>],
     pub(super) prefer: Vec<Layer>,
-    /// By member, by node: what those that have been placed leave.
+    /// For each member and node, the amount that the placed members leave.
     pub(super) left: Vec<Vec<Option<RoomId>>>,
-    /// The slots that every member has in what is free.
+    /// The slots of every member on what is free.
     open: Vec<Slots>,
-    /// The slots of every room, by member.
+    /// For each member, the slots of every amount.
     known: Vec<Vec<u32>>,
     placed: Vec<PlacedComponent>,
-    /// How local the members have to be, if a way is known where they are.
+    /// The localities of a known way, which a new one must not exceed.
     worst: Option<Vec<Vec<i64>>>,
     pub(super) budget: u64,
-    /// What this search and others may take together.
+    /// The budget that this search shares with others.
     shared: Option<&'a SharedBudget>,
-    /// Whether nothing was left out so far.
+    /// True if nothing was left out so far.
     pub(super) exact: bool,
 }
 
-/// A node whose room was changed for a member.
+/// A member and a node, with the amount to restore.
 type Undo = (usize, NodeId, Option<RoomId>);
 
 impl<'a, 'r> JointSearch<'a, 'r> {
@@ -140,17 +140,17 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         search
     }
 
-    /// Looks from now on for nothing that comes behind what was found, where no layer is preferred to it.
+    /// Skips from now on every way that is less local than the one found, if no layer is preferred.
     pub(super) fn beat(&mut self, found: &JointPlacement) {
         self.worst = self.prefer.is_empty().then(|| localities(&found.placed).cloned().collect());
     }
 
-    /// The fabric that nearness is about.
+    /// The fabric that nearness refers to.
     pub(super) fn fabric(&self) -> std::sync::Arc<Fabric> {
         std::sync::Arc::clone(&self.members[0].eligible.fabric)
     }
 
-    /// Whether every member by itself has enough slots and nodes in some positions.
+    /// True if every member by itself has enough slots and nodes within some positions.
     pub(super) fn has_enough(&mut self, within: &FixedBitSet) -> bool {
         (0..self.members.len()).all(|member| self.has_enough_for(member, Some(within)))
     }
@@ -170,13 +170,13 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         false
     }
 
-    /// The best way to place all members within some positions; none where it could only be one that is less local than
-    /// `worst`.
+    /// The best way to place all members within some positions; `None` if there is none, or only one that is
+    /// less local than `worst`.
     pub(super) fn assign(&mut self, within: Option<&FixedBitSet>) -> Option<JointPlacement> {
         if !self.may_hold_all(within) {
             return None;
         }
-        // However little is left, everybody has one try.
+        // Whatever is left of the budget, every component has one try.
         let once = self.members.iter().map(|member| 2 * cost(member, &Bounds::Within(within))).sum();
         self.budget = self.budget.max(once);
         let mut alone = Vec::with_capacity(self.members.len());
@@ -200,8 +200,8 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         best
     }
 
-    /// Whether trying domains has tried all that might be more local than the best there is: every member but the last has
-    /// whole nodes of one leaf, as then has whoever is no less local, and the nodes of a leaf are alike for everybody.
+    /// True if trying domains has covered every way that might be more local than `best`. Every member but
+    /// the last must have whole nodes of one leaf, and the nodes of a leaf must be alike for all members.
     fn is_settled(&self, best: &JointPlacement, within: Option<&FixedBitSet>) -> bool {
         let takes_any = |ask: &Ask| !ask.contiguous && ask.required.is_empty() && ask.counts.is_empty();
         let is_plain = |member: &Member<'_>| !member.eligible.weighs() && member.asks.iter().all(takes_any);
@@ -221,7 +221,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
             && self.leaves_are_alike(within)
     }
 
-    /// Whether of all nodes of a leaf that somebody may have everybody has the same.
+    /// True if each member has the same amount on all usable nodes of a leaf.
     fn leaves_are_alike(&self, within: Option<&FixedBitSet>) -> bool {
         let fabric = &self.members[0].eligible.fabric;
         if self.members.iter().any(|member| !std::sync::Arc::ptr_eq(&member.eligible.fabric, fabric)) {
@@ -239,7 +239,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         })
     }
 
-    /// Everybody where he likes best, one after another.
+    /// Places each component in turn where it is best for it.
     fn dive(&mut self, within: Option<&FixedBitSet>, best: &mut Option<JointPlacement>) {
         let mut undo = Vec::new();
         for member in 0..self.members.len() {
@@ -253,7 +253,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         self.restore(undo);
     }
 
-    /// Tries for the next member whatever `options` come up with, the best first, and goes on with the one after it.
+    /// Tries the options of the next member, the best first, and continues with the member after it.
     fn branch(
         &mut self,
         within: Option<&FixedBitSet>,
@@ -272,7 +272,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         for option in options(self, member, within) {
             let bound = localities(&self.placed).chain([&option.locality]).chain(&alone[member + 1..]);
             if best.as_ref().is_some_and(|best| bound.ge(localities(&best.placed))) {
-                // Those behind it are no better.
+                // The later options are no better.
                 return;
             }
             let shares = Bounds::Shares(shares_of(&option));
@@ -287,7 +287,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         }
     }
 
-    /// Whether those behind a member still have enough, by count alone, when it has its place.
+    /// True if the members after this one still have enough, by counts, beside its placement.
     fn leaves_enough(
         &mut self,
         member: usize,
@@ -301,7 +301,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         enough
     }
 
-    /// Ways to place a member: anywhere, and in each domain.
+    /// Placements of a member: anywhere, and in each domain.
     fn confined(&mut self, member: usize, within: Option<&FixedBitSet>) -> Vec<PlacedComponent> {
         let fabric = &self.members[member].eligible.fabric;
         let mut options: Vec<PlacedComponent> =
@@ -313,7 +313,8 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         let (least, largest) = range(&self.members[member]);
         let slots = self.slots(member, Bounds::Within(within));
         if least < largest {
-            // As many nodes as those behind it leave if each takes its fewest for itself; or the fewest of its own.
+            // Also with as many nodes as the later members leave if each takes its fewest, and with its own
+            // fewest.
             let others = self.members[member + 1..].iter().map(|other| range(other).0);
             let others = others.fold(0, u32::saturating_add);
             let left = u32::try_from(slots.nodes()).unwrap_or(u32::MAX).saturating_sub(others);
@@ -323,7 +324,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         }
         let ids: Vec<_> = fabric.domains().map(|(id, _)| id).collect();
         let all = slots.nodes();
-        // One that has everything is nothing new.
+        // A domain with all nodes adds nothing new.
         let has_some = |id: &DomainId| (least as usize..all).contains(&(slots.nodes_of(*id) as usize));
         for id in ids.into_iter().filter(has_some) {
             let mut set = FixedBitSet::with_capacity(fabric.len());
@@ -339,7 +340,8 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         in_order(options)
     }
 
-    /// What a member may use and those behind it, which may use less, may not: each of them by itself, and all of them.
+    /// The positions that this member may use and later members may not: for each later member with fewer
+    /// nodes, and for all of them.
     fn out_of_the_way(&self, member: usize, within: Option<&FixedBitSet>) -> Vec<FixedBitSet> {
         let eligible = self.members[member].eligible;
         let mut own = FixedBitSet::with_capacity(eligible.fabric.len());
@@ -367,7 +369,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         sets
     }
 
-    /// Every way to place a member, as far as they are few.
+    /// Every placement of a member, as long as there are few.
     fn every_share(&mut self, member: usize, within: Option<&FixedBitSet>) -> Vec<PlacedComponent> {
         let slots = self.slots(member, Bounds::Within(within));
         let most = if self.members[member].need.counts_nodes() { 1 } else { u32::MAX };
@@ -404,12 +406,12 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         }
     }
 
-    /// Whether nothing is left of what this search and others may take together.
+    /// True if the shared budget is used up.
     fn is_spent(&self) -> bool {
         self.shared.is_some_and(SharedBudget::is_spent)
     }
 
-    /// A member with some shares, of which it is not known whether they are allowed.
+    /// A member with given shares, which may not be allowed.
     fn offer(
         &mut self,
         member: usize,
@@ -435,7 +437,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         Some(PlacedComponent { allowed: false, locality: key, fit, seat: Seat { placement, parts } })
     }
 
-    /// What a member sees.
+    /// The slots of a member within bounds.
     fn slots(&self, member: usize, bounds: Bounds<'_>) -> Slots {
         let Member { eligible, need, .. } = &self.members[member];
         let (fabric, open) = (&eligible.fabric, &self.open[member]);
@@ -463,12 +465,12 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         known[room.index()]
     }
 
-    /// Where a member goes if it is confined so, given those that have been placed.
+    /// The placement of a member within bounds, beside the placed members; `None` if there is none.
     fn try_one(&mut self, member: usize, bounds: Bounds<'_>) -> Option<PlacedComponent> {
         self.try_up_to(member, bounds, u32::MAX)
     }
 
-    /// Tries to place a member on so many nodes at most.
+    /// The placement of a member on at most `most` nodes.
     fn try_up_to(&mut self, member: usize, bounds: Bounds<'_>, most: u32) -> Option<PlacedComponent> {
         let members = self.members;
         let Member { eligible, asks, occupied, .. } = &members[member];
@@ -512,13 +514,13 @@ impl<'a, 'r> JointSearch<'a, 'r> {
             })?;
         self.exact &= placement.exact;
         let key = locality(&view, &ask, &placement);
-        // What is left over is counted in all there is, not in what was allowed.
+        // Leftovers are counted over everything free, not over the allowed positions.
         let fit = fit(&self.open[member], fabric, &placement);
         let parts = self.parts(member, &placement.shares)?;
         Some(PlacedComponent { allowed: true, locality: key, fit, seat: Seat { placement, parts } })
     }
 
-    /// What a placement takes of each node, and the nodes that it closes to others.
+    /// The amounts that a placement takes of each node, and the nodes that it closes.
     fn parts(&mut self, member: usize, shares: &[(Pos, u32)]) -> Option<Vec<Part>> {
         let Member { eligible, need, asks, .. } = &self.members[member];
         let mut parts = Vec::with_capacity(shares.len());
@@ -535,7 +537,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         Some(parts)
     }
 
-    /// Gives a member its place; what to put back when it is taken out again.
+    /// Places a member. Returns the amounts to restore when it is removed.
     fn enter(&mut self, member: usize, option: PlacedComponent) -> Vec<Undo> {
         let mut undo = Vec::new();
         for part in &option.seat.parts {
@@ -556,7 +558,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         }
     }
 
-    /// Leaves a member so much of a node.
+    /// Sets the amount that a member has left on a node.
     fn leave(&mut self, member: usize, node: NodeId, room: Option<RoomId>) {
         self.left[member][node.index()] = room;
         let eligible = self.members[member].eligible;
@@ -566,7 +568,7 @@ impl<'a, 'r> JointSearch<'a, 'r> {
         }
     }
 
-    /// All members where they are now.
+    /// The way with all members as they are placed.
     fn found(&self) -> JointPlacement {
         let near = if self.prefer.is_empty() {
             Vec::new()
@@ -582,13 +584,13 @@ impl<'a, 'r> JointSearch<'a, 'r> {
     }
 }
 
-/// Nodes that are used by some components, without those that are only closed to others.
+/// Nodes that components use, without those that are only closed.
 fn used(placed: &[PlacedComponent]) -> impl Iterator<Item = NodeId> + '_ {
     let parts = placed.iter().flat_map(|placed| &placed.seat.parts);
     parts.filter(|part| part.slots > 0).map(|part| part.node)
 }
 
-/// What one try costs: the positions that are looked at, and what comes with it for every domain.
+/// The cost of one try: the positions, and an overhead for every domain.
 fn cost(member: &Member<'_>, bounds: &Bounds<'_>) -> u64 {
     let fabric = &member.eligible.fabric;
     let positions = match bounds {
@@ -599,30 +601,30 @@ fn cost(member: &Member<'_>, bounds: &Bounds<'_>) -> u64 {
     (positions + fabric.domains().size_hint().0 / 8) as u64 + 20
 }
 
-/// The positions of a fabric, within some of them.
+/// The positions of a fabric, or those within a set.
 pub(super) fn positions(fabric: &Fabric, within: Option<&FixedBitSet>) -> impl Iterator<Item = Pos> {
     let all = if within.is_none() { fabric.len() } else { 0 };
     within.into_iter().flat_map(FixedBitSet::ones).chain(0..all).map(Pos::at)
 }
 
-/// The best first, each once.
+/// Sorts options, the best first, and removes duplicates.
 fn in_order(mut options: Vec<PlacedComponent>) -> Vec<PlacedComponent> {
     options.sort_by_cached_key(|one| (one.locality.clone(), one.fit.clone(), shares_of(one).to_vec()));
     options.dedup_by(|a, b| shares_of(a) == shares_of(b));
     options
 }
 
-/// Lists every way to share out an amount over positions.
+/// Lists every way to share an amount out over positions.
 struct Shares<'a> {
     room: &'a [(Pos, u32)],
-    /// On exactly so many nodes, if that is known.
+    /// The exact number of nodes, if it is given.
     nodes: Option<u32>,
     found: Vec<Vec<(Pos, u32)>>,
     chosen: Vec<(Pos, u32)>,
 }
 
 impl Shares<'_> {
-    /// Shares `amount` out over the positions from the `at`-th on; whether all ways were listed.
+    /// Shares `amount` out over the positions from index `at` on. Returns whether all ways were listed.
     fn list(&mut self, at: usize, amount: u32) -> bool {
         if amount == 0 {
             if self.nodes.is_none_or(|nodes| nodes as usize == self.chosen.len()) {

@@ -1,4 +1,4 @@
-//! The words of a plan: why a job waits, what was found for it, why it got what it got.
+//! The sentences of a plan: why a job waits, what was found for it, and why it got its nodes.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use super::plan::UNAVAILABLE;
 use super::request::{Request, Scarce};
 use super::space::{Aside, Hit};
 
-/// What is recorded with a start.
+/// The explanation that is recorded with a start.
 pub(super) fn why(hit: &Hit, backfilled: bool, priority: u32) -> Why {
     let placed = placed(&hit.eligible.fabric, &hit.placement, &hit.lost);
     Why { backfilled, priority, relaxed: hit.relaxed.clone(), ..placed }
@@ -36,7 +36,7 @@ pub(super) fn placed(fabric: &Fabric, placement: &Placement, lost: &[Lost]) -> W
     }
 }
 
-/// The domain that holds the whole of what was found, by name.
+/// The name of the domain that holds the whole placement; `None` if no domain of a named layer does.
 pub(super) fn place(hit: &Hit) -> Option<Arc<str>> {
     let fabric = &hit.eligible.fabric;
     let domain = fabric.domain(hit.placement.common?);
@@ -44,8 +44,8 @@ pub(super) fn place(hit: &Hit) -> Option<Arc<str>> {
     seen.then(|| Arc::clone(domain.shared_name()))
 }
 
-/// Why a job waits: what it wants and what there is of it now, if that can be told without the fabric, which is named
-/// only where it stands in the way.
+/// The reason a job waits: what it needs and how much of that is free now, where the count alone explains it.
+/// The sentence names the fabric only if the fabric prevents the start.
 pub(super) fn waiting(fabric: &Fabric, request: &Request, why: &Misfit, free: Option<u64>) -> String {
     let short = free.filter(|free| *free < request.min_slots());
     let by_fabric = why.layer.is_some() || why.kind != MisfitKind::TooFew || short.is_none();
@@ -60,8 +60,8 @@ pub(super) fn waiting(fabric: &Fabric, request: &Request, why: &Misfit, free: Op
     }
 }
 
-/// Why nodes on which nothing runs are none of those that a job may have now: so many, and what they are for; and what
-/// others lack.
+/// The reasons that idle nodes are not available to a job: their number by purpose, and what other nodes
+/// lack.
 pub(super) fn aside(aside: &Aside) -> String {
     let mut said = String::new();
     let mut say = |number: usize, what: &str| {
@@ -85,7 +85,7 @@ pub(super) fn aside(aside: &Aside) -> String {
     said
 }
 
-/// Whether a job would fit if every node that is in service were idle.
+/// True if a job would fit if every node in service were idle.
 pub(super) fn fits_up(inventory: &Inventory, eligible: &EligibleNodes, stage: &Stage) -> bool {
     let mut up = Cow::Borrowed(&*eligible.idle);
     for pos in inventory.out.iter().filter_map(|node| eligible.pos(node.0)) {
@@ -95,8 +95,9 @@ pub(super) fn fits_up(inventory: &Inventory, eligible: &EligibleNodes, stage: &S
     stage.asks.iter().any(|ask| place::place(&view, ask).is_ok())
 }
 
-/// Whether a job would fit if every node were up and idle: then the nodes that are not are to blame, by name.
-/// Otherwise the cluster cannot run it at all, or nobody knows whether it could, and the sentence says why.
+/// `Ok` if a job would fit if every node were up and idle: then the unavailable nodes are the cause, given by
+/// name. `Err` if the cluster cannot run the job at all, or the search could not decide that; the sentence
+/// says why.
 pub(super) fn when_all_are_up(
     inventory: &Inventory,
     eligible: &EligibleNodes,
@@ -108,7 +109,7 @@ pub(super) fn when_all_are_up(
         match place::place_or_say(&view, ask) {
             Ok(_) => return Ok(missing(inventory, eligible, ask)),
             Err(misfit) if !misfit.exact => said = (Reason::Resources, cut(&eligible.fabric, ask, misfit)),
-            // What is not known of one size is not known of the job.
+            // A size that could not be decided leaves the job undecided.
             Err(misfit) if said.0 == Reason::BadConstraints => said.1 = misfit.sentence(&eligible.fabric),
             Err(_) => {}
         }
@@ -116,14 +117,14 @@ pub(super) fn when_all_are_up(
     Err(said)
 }
 
-/// What is said of a job for which a search found nothing and did not come to its end: it may fit all the same.
+/// The sentence for a job whose search found nothing before its budget was used up: the job may still fit.
 fn cut(fabric: &Fabric, ask: &Ask, misfit: Misfit) -> String {
     let said = Misfit { exact: true, ..misfit }.sentence(fabric);
     let steps = count(ask.budget, "step");
     format!("{said}; no placement was found within search_budget, {steps}: a larger one may find one")
 }
 
-/// The nodes that a job must have, or could use, and that are out of service, if any are.
+/// The nodes out of service that a job requires, or else those that it could use; `None` if there are none.
 fn missing(inventory: &Inventory, eligible: &EligibleNodes, ask: &Ask) -> Option<String> {
     let out = |id: &NodeId| !inventory.nodes[id.index()].available;
     let required = ask.required.iter().map(|pos| eligible.fabric.node(*pos)).filter(out);
@@ -131,7 +132,7 @@ fn missing(inventory: &Inventory, eligible: &EligibleNodes, ask: &Ask) -> Option
     if ids.is_empty() {
         let admitted = eligible.admitted.ones().map(NodeId::at);
         ids = admitted.filter(out).collect();
-        // Not those where it could not be anyway.
+        // Nodes on which the job could not run anyway are left out.
         let view = eligible.view(&eligible.idle);
         let could = place::could_hold(&view, ask);
         let serves = |id: &NodeId| eligible.pos(id.0).is_some_and(|pos| could.contains(pos.index()));
@@ -144,7 +145,7 @@ fn missing(inventory: &Inventory, eligible: &EligibleNodes, ask: &Ask) -> Option
     (!names.is_empty()).then(|| format!("{UNAVAILABLE}{names}"))
 }
 
-/// `1 node`, `4 nodes`.
+/// A number with its unit, as in `1 node`, `4 nodes`.
 fn count(number: u64, unit: &str) -> String {
     format!("{number} {unit}{}", if number == 1 { "" } else { "s" })
 }

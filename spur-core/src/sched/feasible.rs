@@ -328,8 +328,8 @@ impl<'a> Judge<'a> {
         closest.map_or_else(|| Ok(Vec::new()), |(_, refused)| self.unless_raised(refused))
     }
 
-    /// Accepts a request for more nodes than the partition has if limits do not count: nobody can know the
-    /// nodes it would get.
+    /// Accepts a request for more nodes than the partition has if limits do not count: the nodes that it
+    /// would get are unknown.
     fn unless_raised(&self, refused: Refused) -> Result<Vec<String>, Refused> {
         if !self.limits && refused.kind == RefusalKind::PartitionSize { Ok(Vec::new()) } else { Err(refused) }
     }

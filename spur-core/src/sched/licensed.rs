@@ -1,4 +1,5 @@
-//! Licenses that are given out or reserved: whether what a start wants is left to it, and whether so many can be reserved.
+//! Licenses that are in use or reserved: whether those that a start needs are free, and whether a number of
+//! them can be reserved.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,11 +15,12 @@ use super::timeline::holding;
 use super::timeline::licenses::{Licenses, WantedLicenses, wanted};
 use super::timeline::realm::{OPEN, Realms};
 
-/// What starts of jobs are judged by: the request, the limit, the reservation they start in.
+/// The parts of a start that decide about licenses: the request, the limit, and the reservation in which it
+/// starts.
 pub type Starter<'a> = (&'a JobSpec, TimeLimit, Option<&'a str>);
 
-/// Whether jobs that start at one moment have the licenses they want, for all of their time: nobody holds these, and
-/// no reservation keeps them for its own jobs.
+/// True if jobs that start at one moment have the licenses they need for all of their time: no job holds
+/// these, and no reservation keeps them for its own jobs.
 #[must_use]
 pub fn lets_start(cluster: &Cluster, now: Time, jobs: &[Starter<'_>]) -> bool {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
@@ -33,7 +35,7 @@ pub fn lets_start(cluster: &Cluster, now: Time, jobs: &[Starter<'_>]) -> bool {
     if !sums.iter().all(has_enough) {
         return false;
     }
-    // Nobody who runs takes more later: only a reservation can leave less than there is now.
+    // Running jobs take no more licenses later: only a reservation can leave fewer than there are now.
     let has_one = |name: &&str| cluster.reservations().any(|reservation| reservation.license(name) > 0);
     if !sums.keys().any(has_one) {
         return true;
@@ -48,7 +50,7 @@ pub fn lets_start(cluster: &Cluster, now: Time, jobs: &[Starter<'_>]) -> bool {
     licenses.lacking(&asked, now, longest).is_none() && licenses.earliest(&asked, now, longest) == Some(now)
 }
 
-/// What is left beside jobs of which something holds.
+/// The licenses left beside the jobs for which `counts` holds.
 fn left(cluster: &Cluster, realms: &Realms, now: Time, counts: impl Fn(&Job) -> bool) -> Licenses {
     let held = cluster.jobs().licensed().filter(|job| counts(job));
     let ends = held.filter_map(|job| {
@@ -58,11 +60,12 @@ fn left(cluster: &Cluster, realms: &Realms, now: Time, counts: impl Fn(&Job) -> 
     Licenses::new(cluster, realms, ends, now)
 }
 
-/// Whether the licenses of a reservation can be kept for it: there are so many beside what others have reserved at one time
-/// with it, and, unless it ignores jobs or has had them before, beside what jobs may still hold when it begins.
+/// Checks that the licenses of a reservation can be kept for it. There must be enough beside what other
+/// reservations hold at the same time. Jobs that may still hold licenses when it begins count too, unless it
+/// ignores jobs or had the licenses before.
 ///
 /// # Errors
-/// The license, what is left of it, and what would work.
+/// The message gives the license, what is left of it, and what would work.
 pub fn check(cluster: &Cluster, now: Time, made: &Reservation) -> Result<(), String> {
     let known = &cluster.policy().licenses;
     for (name, count) in &made.licenses {
@@ -107,8 +110,8 @@ pub fn check(cluster: &Cluster, now: Time, made: &Reservation) -> Result<(), Str
     Ok(())
 }
 
-/// What a new table of licenses takes from reservations: of which there are fewer than before, and fewer than reservations
-/// hold at one time.
+/// One sentence for each license that a new table makes too few: fewer than before, and fewer than
+/// reservations hold at one time.
 #[must_use]
 pub fn short_of(cluster: &Cluster, now: Time, table: &[(Arc<str>, u32)]) -> Vec<String> {
     let all = cluster.reservations().filter(|reservation| !reservation.licenses.is_empty());
@@ -136,7 +139,7 @@ pub fn short_of(cluster: &Cluster, now: Time, table: &[(Arc<str>, u32)]) -> Vec<
     fewer.filter_map(sentence).collect()
 }
 
-/// What is left of a license for everybody while a reservation is in force; `None` if it never is.
+/// The fewest free licenses outside all reservations while a reservation is in force; `None` if it never is.
 fn least_during(licenses: &Licenses, made: &Reservation, now: Time, name: &str) -> Option<i64> {
     let windows = made.windows(now).into_iter();
     windows.map(|(from, to)| licenses.least(OPEN, name, from.max(now), to)).min()

@@ -1,32 +1,34 @@
 //! The planner: reads a cluster, returns a plan.
 //!
-//! Owns the order of the queue, backfill, reservations and the reasons jobs wait for; which nodes a job gets is
-//! decided in [`place`]. Promises: the same cluster, time and reservations give the same plan; nothing is planned on
-//! what is in use or planned otherwise; every job that was looked at leaves with a reason. It never looks at a clock:
-//! how far a pass goes is bounded by counts.
+//! This module owns the order of the queue, backfill, reservations and the reasons for which jobs wait.
+//! [`place`] decides which nodes a job gets. The planner guarantees three things. The same cluster, time and
+//! reservations give the same plan. Nothing is planned on what is in use or planned otherwise. Every job that
+//! was considered leaves with a reason. The planner never reads a clock: counts bound how far a pass goes.
 //!
 //! # How to drive it
 //!
-//! [`plan`] does all at once: for simulations, tests and `--test-only`. A daemon has a thread with a [`Planner`] and
-//! a replica of the cluster, and goes on like this:
+//! [`plan`] does everything at once: for simulations, tests and `--test-only`. A daemon has a thread with a
+//! [`Planner`] and a replica of the cluster, and repeats these steps:
 //!
 //! 1. Entries arrive: apply each to the replica and [`Planner::note`] it.
-//! 2. If anything was noted that could let a job start (a submission, a release, an end, a returned node, a change of
-//!    a job or of the policy), or the time of [`next_event_time`] has come: a *quick pass*. [`Planner::start_now`]
-//!    starts what fits at once, at the cost of what has changed since the last. Send its starts to the controller.
-//! 3. A *deep pass* is wanted whenever something changed since the last one began. [`Planner::begin`] takes what it
-//!    needs out of the replica, so entries may go on arriving; [`Pass::advance`] looks at some jobs; after each slice
-//!    send [`Pass::take_starts`], then see whether entries have arrived and do 1 and 2 before the next slice.
-//! 4. When it is done, hand it to [`Planner::finish`]: the reservations are kept for quick passes, the plan's reasons
-//!    and planned starts go to whoever shows them.
+//! 2. Run a *quick pass* if a noted event could let a job start, or the time of [`next_event_time`] has come.
+//!    Such events are a submission, a release, an end, a returned node, and a change of a job or of the
+//!    policy. [`Planner::start_now`] starts what fits at once, at the cost of what has changed since the last
+//!    quick pass. Send its starts to the controller.
+//! 3. Run a *deep pass* whenever something has changed since the last one began. [`Planner::begin`] takes
+//!    what it needs out of the replica, so entries may go on arriving. [`Pass::advance`] plans some jobs.
+//!    After each slice send [`Pass::take_starts`]; then, if entries have arrived, do steps 1 and 2 before the
+//!    next slice.
+//! 4. When the pass is done, hand it to [`Planner::finish`]. The reservations are kept for quick passes; the
+//!    plan's reasons and planned starts go to the code that shows them.
 //!
-//! A pass under way is *not* abandoned because jobs came, ended or started: on a busy cluster none would ever be
-//! done. What it says is checked again by the controller, start by start: the attempt, the request and the free
-//! resources of the nodes have to be the same still; a start that is refused is dropped, and the next pass plans the
-//! job anew. Abandon a pass (drop it) only when the policy changed, or a node or a partition: its picture of the
-//! cluster is wrong for good. Reservations outlive all of that: [`Planner::start_now`] leaves out those that no longer
-//! make sense. A plan must not be made from a replica that has not seen the starts of the plan before: wait until the
-//! entries of those starts, or their refusals, have been applied.
+//! A running deep pass is *not* abandoned because jobs came, ended or started: on a busy cluster no pass
+//! would ever finish. The controller checks each start of the pass again: the attempt, the request and the
+//! free resources of the nodes must still be the same. A refused start is dropped, and the next pass plans
+//! the job anew. Abandon a pass (drop it) only when the policy, a node or a partition changed: then the
+//! pass's copy of the cluster stays wrong. Reservations outlive all of that: [`Planner::start_now`] leaves
+//! out those that are no longer valid. A plan must not be made from a replica that has not applied the starts
+//! of the previous plan. Wait until the entries of those starts, or their refusals, have been applied.
 
 pub mod defrag;
 mod explain;
@@ -78,17 +80,18 @@ pub fn plan(cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
     Planner::default().plan(cluster, now, forecast)
 }
 
-/// When and where one pending job will start if everybody before it in the queue starts as soon as it can: the plan of
-/// the queue up to that job, of which only what is said of the job itself is meant to be shown.
+/// The start time and nodes of one pending job if every job before it in the queue starts as soon as it can.
+/// The result is the plan of the queue up to that job; only its entry for that job is meant to be shown.
 ///
-/// In the mode `easy` most waiting jobs have no planned start. This answers for any of them, and looks past the depths.
+/// In the mode `easy` most waiting jobs have no planned start. This function answers for any of them, and
+/// searches beyond the configured depths.
 #[must_use]
 pub fn foretell(cluster: &Cluster, now: Time, forecast: &dyn Forecast, job: JobId) -> Plan {
     foretell_from(cluster, now, forecast, job, None, None)
 }
 
-/// When and where one pending job will start if it is to begin no earlier than at `begin`. Where everybody has a
-/// reservation, jobs keep those of the plan that is `remembered`, as they do in the next plan of its planner.
+/// The start time and nodes of one pending job that begins at `begin` at the earliest. Where every job has a
+/// reservation, jobs keep those of the plan that is `remembered`, as they do in the planner's next plan.
 #[must_use]
 pub fn foretell_from(
     cluster: &Cluster,
@@ -103,7 +106,7 @@ pub fn foretell_from(
     foretell_up_to(cluster, now, forecast, (begins, remembered), |_| Some(job))
 }
 
-/// When and where each of the first so many jobs of the queue will start, in one plan.
+/// The start times and nodes of the first `count` jobs of the queue, in one plan.
 #[must_use]
 pub fn foretell_first(cluster: &Cluster, now: Time, forecast: &dyn Forecast, count: usize) -> Plan {
     foretell_up_to(cluster, now, forecast, (None, None), |line| line.last_of(count))
@@ -129,16 +132,16 @@ fn foretell_up_to(
     }
 }
 
-/// The later starts of a plan, for those who foretell what comes after it.
+/// The later starts of a plan, for predictions that continue from it.
 #[derive(Clone, Debug, Default)]
 pub struct Remembered {
     reservations: Reservations,
-    /// The ground on which these were planned; see [`Cluster::ground`].
+    /// The ground on which `reservations` were planned; see [`Cluster::ground`].
     ground: u64,
 }
 
-/// The fewest nodes that a job can run on, by what the nodes of its partitions have: what is shown of one that waits and counts
-/// tasks, not nodes.
+/// The smallest number of nodes on which a job can run, by what the nodes of its partitions have. It is shown
+/// for a waiting job that counts tasks instead of nodes.
 #[must_use]
 pub fn fewest_nodes(cluster: &Cluster, spec: &JobSpec) -> u32 {
     let inventory = cluster.standing(Inventory::new);
@@ -146,50 +149,50 @@ pub fn fewest_nodes(cluster: &Cluster, spec: &JobSpec) -> u32 {
     partitions.filter_map(|(index, _)| inventory.fewest_nodes(index, spec)).min().unwrap_or(1)
 }
 
-/// What is kept from one pass to the next.
+/// The state that a planner keeps from one pass to the next.
 ///
-/// It has to be told of every event, by [`Planner::note`]; a planner that finds that it was not looks at the whole
-/// cluster again. All passes of one planner go by one forecast.
+/// The caller must report every event to [`Planner::note`]. A planner that missed one reads the whole cluster
+/// again. All passes of one planner use one forecast.
 #[derive(Debug, Default)]
 pub struct Planner {
-    /// The entry of the journal up to which events were noted.
+    /// The last journal entry whose event was noted.
     seen: u64,
     kept: Option<Kept>,
     recent: Recent,
     reservations: Reservations,
     subject: Subject,
-    /// The ground on which these were planned last; see [`Cluster::ground`].
+    /// The ground on which `reservations` were last planned; see [`Cluster::ground`].
     ground: u64,
     /// When some limit leaves enough for a job that the last pass has found stopped, although nothing happens.
     again: Option<Time>,
 }
 
-/// What is known of a cluster, kept up to date with its events.
+/// The queue and the state of quick passes, kept up to date with the cluster's events.
 #[derive(Debug)]
 struct Kept {
     line: PendingOrder,
-    /// What quick passes keep, once there was one.
+    /// The state of quick passes; `None` before the first one.
     quick: Option<Quick>,
-    /// Whether all of it is by limits, because somebody has waited too long, or because nodes are reserved for some time;
-    /// see [`Prudent`].
+    /// True if everything is planned by time limits, because a job has waited too long or nodes are reserved
+    /// for some time; see [`Prudent`].
     firm: bool,
 }
 
 impl Planner {
-    /// A planner for a cluster that may already have a history.
+    /// Returns a planner for a cluster that may already have a history.
     #[must_use]
     pub fn new(cluster: &Cluster) -> Self {
         Self { recent: Recent::new(cluster), seen: cluster.seq(), ..Self::default() }
     }
 
-    /// A planner that goes on from the plan of another one, and knows nothing else of it: where everybody has a reservation,
-    /// jobs keep theirs as long as they would not start sooner.
+    /// Returns a planner that continues from the plan of another one and takes over nothing else from it.
+    /// Where every job has a reservation, jobs keep theirs as long as they would not start sooner.
     #[must_use]
     pub fn after(cluster: &Cluster, before: &Planner) -> Self {
         Self { reservations: before.reservations.clone(), ground: before.ground, ..Self::new(cluster) }
     }
 
-    /// Learns from an event that was just applied to the replica.
+    /// Updates what is kept by an event that was just applied to the replica.
     pub fn note(&mut self, cluster: &Cluster, event: &Event) {
         self.seen += 1;
         self.recent.note(cluster, event);
@@ -199,7 +202,8 @@ impl Planner {
         }
     }
 
-    /// Plans the whole queue at once, by a forecast of the caller's: for simulations, which know more of the future.
+    /// Plans the whole queue at once by the caller's forecast: for simulations, which know more of the
+    /// future.
     pub fn plan(&mut self, cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
         let pass = self.begin_by(cluster, now, Some(forecast));
         self.finish(pass)
@@ -210,14 +214,14 @@ impl Planner {
         self.begin_by(cluster, now, None)
     }
 
-    /// Begins a deep pass by a forecast of the caller's, or its own.
+    /// Begins a deep pass by the caller's forecast, or by the planner's own if `forecast` is `None`.
     fn begin_by(&mut self, cluster: &Cluster, now: Time, forecast: Option<&dyn Forecast>) -> Pass {
         let inventory = cluster.standing(Inventory::new);
         let knows_all = self.knows_all(cluster);
         let forecast = forecast.unwrap_or(&self.recent);
         let input = PlanInput { cluster, inventory: &inventory, forecast, now };
         let kept = Kept::of(&mut self.kept, knows_all, input, &self.subject);
-        // A quick pass that knows nothing yet looks at everybody.
+        // A quick pass without kept state reads all jobs.
         if kept.quick.is_none() {
             kept.line.take_changes();
         }
@@ -226,7 +230,7 @@ impl Planner {
         pass.after(&self.reservations, std::mem::replace(&mut self.ground, cluster.ground()))
     }
 
-    /// Ends a deep pass: its reservations are respected from now on.
+    /// Ends a deep pass: quick passes respect its reservations from now on.
     pub fn finish(&mut self, pass: Pass) -> Plan {
         let (plan, reservations) = pass.finish();
         (self.reservations, self.again) = (reservations, plan.again);
@@ -236,18 +240,19 @@ impl Planner {
         plan
     }
 
-    /// Starts what fits now, or makes others leave for it, and disturbs none of the reservations that are known. It costs
-    /// what has changed, except where a job may be planned in a reservation of nodes, and where many wait that may make
-    /// others leave: there the whole queue is looked at.
+    /// Starts what fits now, or preempts jobs for it, without disturbing any known reservation. The cost
+    /// follows what has changed, with two exceptions in which the whole queue is read. In the first, a job
+    /// may be planned in a reservation of nodes. In the second, many waiting jobs may preempt others.
     ///
-    /// Where only the head of the queue has a reservation, that is made anew; where everybody has one, those of the
-    /// last deep pass are kept. The plan says what starts, and nothing of jobs that wait: why they do is what the last
-    /// deep pass said of them.
+    /// Where only the head of the queue has a reservation, this pass makes that anew. Where every job has
+    /// one, the reservations of the last deep pass are kept. The plan contains starts, and nothing about
+    /// waiting jobs: the last deep pass gave their reasons.
     pub fn start_now(&mut self, cluster: &Cluster, now: Time) -> Plan {
         self.start_by(cluster, now, None)
     }
 
-    /// Starts what fits now by its own forecast, or what a whole plan by one of the caller's would start.
+    /// Starts what fits now by the planner's own forecast, or what a whole plan by the caller's forecast
+    /// would start.
     fn start_by(&mut self, cluster: &Cluster, now: Time, forecast: Option<&dyn Forecast>) -> Plan {
         let inventory = cluster.standing(Inventory::new);
         let keeps = inventory.policy.scheduler.backfill == Backfill::Conservative;
@@ -263,7 +268,7 @@ impl Planner {
         }
         let input = PlanInput { forecast: &Prudent { by: input.forecast, firm: *firm }, ..input };
         let changes = line.take_changes();
-        // What it knows is not kept up to date while it does not serve.
+        // The kept state is not updated while quick passes from it are not possible, so it is dropped.
         let kept = quick.take();
         if serves {
             let kept = kept.unwrap_or_else(|| Quick::new(input));
@@ -276,8 +281,8 @@ impl Planner {
         plan
     }
 
-    /// What [`Planner::start_now`] is to decide, and the reservations it is to leave: found by looking at everything. Nothing
-    /// is learned from it; it is what quick passes are compared with.
+    /// The plan that [`Planner::start_now`] must return, and the reservations that it must leave, found by
+    /// reading everything. The planner does not change. Tests compare quick passes with this.
     #[must_use]
     pub fn start_now_slowly(&self, cluster: &Cluster, now: Time) -> (Plan, Reservations) {
         let inventory = cluster.standing(Inventory::new);
@@ -287,19 +292,19 @@ impl Planner {
         Pass::quick(PlanInput { forecast, ..input }, &line, &self.reservations).finish()
     }
 
-    /// What [`Planner::plan`] starts and promises, and who makes way, at the cost of what has changed where that is
-    /// possible; nothing is said of jobs that wait.
+    /// The starts, planned starts and preemptions of [`Planner::plan`], at the cost of what has changed where
+    /// that is possible. The plan contains nothing about waiting jobs.
     pub fn starts(&mut self, cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
         self.start_by(cluster, now, Some(forecast))
     }
 
-    /// Names the job that is looked at, by whatever pass of this planner.
+    /// A handle that names the job being planned, in any pass of this planner.
     #[must_use]
     pub fn subject(&self) -> Subject {
         self.subject.clone()
     }
 
-    /// The later starts of the last plan, where everybody has one; otherwise none.
+    /// The later starts of the last plan where every job has one; otherwise none.
     #[must_use]
     pub fn remembered(&self, cluster: &Cluster) -> Remembered {
         match cluster.policy().scheduler.backfill {
@@ -310,14 +315,14 @@ impl Planner {
         }
     }
 
-    /// The reservations of the last pass that made any, as far as they still make sense.
+    /// The reservations of the last pass that made any, as far as they are still valid.
     #[must_use]
     pub fn reservations(&self) -> &Reservations {
         &self.reservations
     }
 
-    /// The next moment after `now` at which a plan would turn out differently although nothing happens; what
-    /// [`next_event_time`] says, without looking at every job.
+    /// The next moment after `now` at which a plan would change without any event: the result of
+    /// [`next_event_time`], without reading every job.
     pub fn next_event_time(&mut self, cluster: &Cluster, now: Time) -> Option<Time> {
         match self.kept.as_mut().filter(|_| self.seen == cluster.seq()) {
             Some(kept) => {
@@ -330,21 +335,21 @@ impl Planner {
         }
     }
 
-    /// Whether every event up to the last was noted; from now on it is taken for so.
+    /// True if every event up to the last was noted. Afterwards `seen` counts all of them as noted.
     fn knows_all(&mut self, cluster: &Cluster) -> bool {
         std::mem::replace(&mut self.seen, cluster.seq()) == cluster.seq()
     }
 }
 
 impl Kept {
-    /// What was kept, with the line brought up to date; begun anew if it is of no use any more.
+    /// The kept state with the queue brought up to date; begun anew if it can no longer be used.
     fn of<'a>(
         kept: &'a mut Option<Self>,
         knows_all: bool,
         input: PlanInput<'_>,
         subject: &Subject,
     ) -> &'a mut Self {
-        // It is large, so it stays where it is.
+        // `Kept` is large, so it is not moved.
         kept.take_if(|kept| {
             let serves = knows_all && kept.line.is_of(input.inventory);
             if serves {
@@ -370,9 +375,9 @@ impl Kept {
     }
 }
 
-/// The next moment after `now` at which a plan would turn out differently although nothing happens: a begin time, a
-/// constraint that was given only for so long, a job that has waited long enough to go first, a running one that may
-/// be preempted from then on, a reservation of nodes that begins or ends.
+/// The next moment after `now` at which a plan would change without any event. Such moments are a begin time,
+/// the end of a temporary constraint, and the time when a job has waited long enough to go first. Others are
+/// the time from which a running job may be preempted, and the begin or end of a reservation of nodes.
 #[must_use]
 pub fn next_event_time(cluster: &Cluster, now: Time) -> Option<Time> {
     let waits = pending_order::Moments::new(cluster.policy());
@@ -381,7 +386,7 @@ pub fn next_event_time(cluster: &Cluster, now: Time) -> Option<Time> {
     moments.chain(exempt).chain(next_window(cluster, now)).min()
 }
 
-/// When a reservation of nodes begins or ends next.
+/// The next begin or end of a reservation of nodes.
 fn next_window(cluster: &Cluster, now: Time) -> Option<Time> {
     let comes = cluster.reservations().filter(|reservation| reservation.lead.is_none());
     let times = comes.flat_map(|reservation| [reservation.start, reservation.end]);

@@ -1,4 +1,4 @@
-//! What the planner proposes: starts for now, and for every job it looked at, when and why not yet.
+//! The planner's proposal: starts for now and, for every job it considered, when it starts and why not yet.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,22 +10,23 @@ use crate::model::job::JobSpec;
 use crate::model::reason::Reason;
 use crate::text::time::{Time, TimeLimit};
 
-/// How sentences begin of jobs that only a reservation of nodes keeps from starting: one for maintenance, or another.
+/// The beginning of the sentence for a job that only a reservation of nodes keeps from starting: one for
+/// maintenance, or another.
 pub const RESERVED: [&str; 2] = ["Reserved for maintenance", "May be reserved for other job"];
 
-/// What stands, in Slurm's words, before the nodes that are out of service and that a job would need.
+/// Slurm's words before the nodes out of service that a job would need.
 pub const UNAVAILABLE: &str = "UnavailableNodes:";
 
-/// The outcome of one pass over the queue.
+/// The result of one pass over the queue.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Jobs to start now, in this order.
     pub starts: Vec<Start>,
-    /// Jobs to make way, and for whom, in this order.
+    /// Jobs to preempt, and the jobs for which they make way, in this order.
     pub preemptions: Vec<Preemption>,
-    /// Jobs that were looked at and do not start now, in queue order.
+    /// Jobs that were considered and do not start now, in queue order.
     pub waiting: Vec<Waiting>,
-    /// The job that a start was promised to for the first time in this pass, and when.
+    /// The job to which this pass promised a start for the first time, and that start.
     pub promise: Option<(JobId, Time)>,
     /// The first second at which a limit leaves enough for a job that it has stopped, if nothing else happens until then.
     pub again: Option<Time>,
@@ -33,93 +34,95 @@ pub struct Plan {
     pub report: Report,
 }
 
-/// A start that is proposed; `controller/handle/start` checks it again.
+/// A proposed start; `controller/handle/start` checks it again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Start {
-    /// The job and which attempt.
+    /// The job and its attempt.
     pub attempt: Attempt,
-    /// Which of the tasks that it stands for, if it belongs to an array.
+    /// The task of the array that starts; `None` if the job is not an array.
     pub task: Option<ArrayTaskId>,
-    /// The request it was planned for; a job that was changed since is planned again.
+    /// The request for which the start was planned; a job that has changed since is planned again.
     pub spec: Arc<JobSpec>,
-    /// The [ground](crate::cluster::Cluster::ground) it was planned on; on another one its job is planned again.
+    /// The [ground](crate::cluster::Cluster::ground) on which the start was planned; on another one the job
+    /// is planned again.
     pub ground: u64,
-    /// The partition it runs in.
+    /// The partition in which the job runs.
     pub partition: Arc<str>,
-    /// The reservation it runs in.
+    /// The reservation in which the job runs; `None` outside all reservations.
     pub reservation: Option<Arc<str>>,
-    /// The time limit it has to do with, if that is lower than what it asks for (`--time-min`).
+    /// The lowered time limit (`--time-min`); `None` if it is the requested one.
     pub time_limit: Option<TimeLimit>,
     /// Nodes in rank order.
     pub parts: Vec<StartPart>,
-    /// Whether it gets its nodes for itself.
+    /// True if the job gets its nodes for itself.
     pub exclusive: bool,
-    /// Why these.
+    /// The explanation of the placement.
     pub why: Why,
-    /// The starts of the other components, where this is the first one of a het job: all of them or none.
+    /// The starts of the other components if this is the first one of a het job: all of them start or none.
     pub rest: Vec<Start>,
 }
 
 impl Start {
-    /// Starts of all components of one job, as one; `None` of none.
+    /// The starts of all components of one job as one start; `None` if there are none.
     pub(crate) fn as_one(starts: impl IntoIterator<Item = Start>) -> Option<Self> {
         let mut starts = starts.into_iter();
         let first = starts.next()?;
         Some(Self { rest: starts.collect(), ..first })
     }
 
-    /// This start and those that go with it.
+    /// This start and those of the other components.
     pub fn all(&self) -> impl Iterator<Item = &Start> {
         std::iter::once(self).chain(&self.rest)
     }
 }
 
-/// Room to be made for a job, which is proposed; `controller/handle/preempt` checks it again.
+/// Proposed preemptions for a job; `controller/handle/preempt` checks them again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preemption {
-    /// The start it is for, once the victims have ended.
+    /// The start that follows after the victims have ended.
     pub start: Start,
-    /// Why the job cannot start yet, for people.
+    /// The reason the job cannot start yet, as a sentence for users.
     pub detail: String,
-    /// The domain that will hold all of this start, and of each that goes with it, if one does.
+    /// The domain that will hold all of this start, and of each of the other components; `None` where no
+    /// domain does.
     pub places: Vec<Option<Arc<str>>>,
-    /// Running jobs that have to leave.
+    /// Running jobs to preempt.
     pub victims: Vec<Attempt>,
-    /// Jobs behind it in the queue whose nominations it takes over.
+    /// Jobs further back in the queue whose nominations the job takes over.
     pub displaces: Vec<JobId>,
 }
 
 /// A job that does not start now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Waiting {
-    /// Which.
+    /// The job.
     pub job: JobId,
     /// Its priority in this pass, as `squeue %Q` prints it.
     pub priority: u32,
-    /// Slurm's word for why.
+    /// Slurm's word for the reason.
     pub reason: Reason,
-    /// The sentence behind it, without the planned start; empty where the word says all. [`Waiting::sentence`] has
-    /// both.
+    /// The sentence for the reason, without the planned start; empty where the word is enough.
+    /// [`Waiting::sentence`] contains both.
     pub detail: String,
-    /// When it is planned to start, if that is known.
+    /// The planned start; `None` if it is not known.
     pub start: Option<Time>,
-    /// Where, if that is known; in rank order.
+    /// The planned nodes in rank order; empty if they are not known.
     pub nodes: Vec<NodeId>,
-    /// The domain it is planned in, where one holds all of it.
+    /// The domain that holds all planned nodes; `None` if no domain does.
     pub place: Option<Arc<str>>,
-    /// The job whose end makes the planned start possible, if one does.
+    /// The job whose end makes the planned start possible, if there is one.
     pub after: Option<JobId>,
 }
 
 impl Waiting {
-    /// A job of which nothing more is known.
+    /// A waiting job without any details.
     #[must_use]
     pub fn of(job: JobId) -> Self {
         Self { job, ..Self::default() }
     }
 
-    /// The whole sentence: what is missing, and when and where the job is planned to start. `render` writes a time as
-    /// its reader knows it: a date, or seconds from the start of a simulation.
+    /// The whole sentence: what is missing, and when and where the job is planned to start. `render` writes a
+    /// time in the reader's form: a date, or seconds from the start of a simulation.
     #[must_use]
     pub fn sentence(&self, render: impl Fn(Time) -> String) -> String {
         let Some(start) = self.start else { return self.detail.clone() };
@@ -130,25 +133,26 @@ impl Waiting {
     }
 }
 
-/// Nodes in the order in which they come, each once: components of a het job may share some.
+/// The nodes in their order, each once: components of a het job may share some.
 pub fn each_once(nodes: impl IntoIterator<Item = NodeId>) -> Vec<NodeId> {
     let mut seen = BTreeSet::new();
     nodes.into_iter().filter(|node| seen.insert(*node)).collect()
 }
 
-/// What a pass did. Counts, never times: those belong to the shell that has a clock.
+/// The work of a pass, in counts and never in times: those belong to the callers that have a clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Pending jobs looked at.
+    /// Number of pending jobs considered.
     pub considered: u32,
-    /// Reservations made.
+    /// Number of reservations made.
     pub reserved: u32,
-    /// Whether jobs were left out because a depth was reached.
+    /// True if jobs were left out because a depth was reached.
     pub truncated: bool,
-    /// Whether somebody who might have made others leave was not looked at for that, because the searches were used up.
+    /// True if a job that might have preempted others was not checked for that, because the searches were
+    /// used up.
     pub gave_up: bool,
-    /// Steps that the searches for those who make way have taken.
+    /// Number of steps that the searches for victims have taken.
     pub victim_steps: u64,
-    /// Whether only what has changed was looked at, and nothing is said of jobs that wait.
+    /// True if the pass read only what has changed, and reports nothing about waiting jobs.
     pub partial: bool,
 }

@@ -1,4 +1,4 @@
-//! Later starts: what one pass plans, and what the next passes, and those who look for somebody to make way, leave alone.
+//! Later starts: those that one pass plans, and that later passes and searches for victims leave alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use crate::id::{JobId, NodeId};
 use crate::model::job::JobSpec;
 use crate::text::time::Time;
 
-/// Where a later start stands among others: where its job stood in the queue when it was planned, and which of the job's
-/// it is.
+/// The position of a later start among others: its job's position in the queue when it was planned, and which
+/// of the job's starts it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Turn {
     pub(crate) key: Key,
-    /// The number among those of an array's tasks, or of a het job's components.
+    /// The number of this start among those of an array's tasks or of a het job's components.
     pub(crate) number: usize,
 }
 
@@ -25,47 +25,47 @@ pub(crate) struct Turn {
 pub struct Reservation {
     /// The job.
     pub job: JobId,
-    /// The request it was planned for.
+    /// The request for which the start was planned.
     pub spec: Arc<JobSpec>,
     /// The time from which the nodes are planned.
     pub start: Time,
-    /// Until when it is planned to run.
+    /// The planned end.
     pub end: Time,
-    /// Partition it is planned in.
+    /// The partition in which the job is planned.
     pub partition: Arc<str>,
-    /// The reservation of nodes and time that it is planned in, if it is.
+    /// The reservation of nodes and time in which the job is planned; `None` outside all reservations.
     pub within: Option<Arc<str>>,
-    /// What it takes of which node, in rank order.
+    /// The amounts taken of each node, in rank order.
     pub(crate) parts: Vec<Part>,
-    /// The start that its job was told when it was planned, if it was told one.
+    /// The promised start when this one was planned; `None` if there was no promise.
     pub(crate) told: Option<Time>,
     pub(crate) turn: Turn,
 }
 
 impl Reservation {
-    /// What it takes of which node, in rank order: CPUs, memory in MiB, then devices in the order of the node's
-    /// entries.
+    /// The amounts taken of each node, in rank order: CPUs, memory in MiB, then devices in the order of the
+    /// node's entries.
     pub fn amounts(&self) -> impl Iterator<Item = (NodeId, &[u64])> {
         self.parts.iter().filter(|part| part.slots > 0).map(|part| (part.node, &*part.taken))
     }
 
-    /// Whether both are of one het job, whose components start together.
+    /// True if both belong to one het job, whose components start together.
     pub(crate) fn is_together_with(&self, other: &Self) -> bool {
         other.spec.het.is_some() && self.turn.key == other.turn.key
     }
 
-    /// The realm it is planned in, and the licenses it wants there.
+    /// The realm in which the job is planned, and the licenses that it needs there.
     pub(crate) fn asked<'a>(&'a self, realms: &Realms) -> (usize, &'a WantedLicenses) {
         (realms.within(self.within.as_deref()), wanted(&self.spec))
     }
 
-    /// How long it is planned to run, seconds.
+    /// The planned run time, in seconds.
     pub(crate) fn lasts(&self) -> u64 {
         self.end.since(self.start)
     }
 }
 
-/// The later starts that a deep pass planned: what a quick pass must not disturb.
+/// The later starts that a deep pass planned. A quick pass must not disturb them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reservations {
     by_turn: BTreeMap<Turn, Arc<Reservation>>,
@@ -74,13 +74,13 @@ pub struct Reservations {
 }
 
 impl Reservations {
-    /// The number of planned starts.
+    /// Number of planned starts.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_turn.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_turn.is_empty()
@@ -110,7 +110,7 @@ impl Reservations {
         from.take_while(move |(of, _)| *of == job).map(|(_, turn)| *turn)
     }
 
-    /// A turn, if there is a later start with it, and those of the other components of its het job.
+    /// The turn itself and those of the other components of its het job; empty if no later start has it.
     pub(crate) fn together_with(&self, turn: &Turn) -> Vec<Turn> {
         let Some(made) = self.by_turn.get(turn) else { return Vec::new() };
         if made.spec.het.is_none() {
@@ -120,7 +120,7 @@ impl Reservations {
         self.by_turn.range(all).map(|(turn, _)| *turn).collect()
     }
 
-    /// The turns of those that were to start by a time.
+    /// The turns of the reservations whose start is at or before `now`.
     pub(crate) fn begun(&self, now: Time) -> impl Iterator<Item = Turn> + '_ {
         self.by_start.iter().take_while(move |(start, _)| *start <= now).map(|(_, turn)| *turn)
     }
@@ -131,7 +131,7 @@ impl FromIterator<Arc<Reservation>> for Reservations {
         let by_turn: BTreeMap<Turn, Arc<Reservation>> =
             all.into_iter().map(|made| (made.turn, made)).collect();
         let by_job = by_turn.values().map(|made| (made.job, made.turn)).collect();
-        // Turns are large, so their numbers are sorted in their place.
+        // Turns are large, so their indexes are sorted instead.
         let turns: Vec<Turn> = by_turn.keys().copied().collect();
         let mut starts: Vec<(Time, usize)> = by_turn.values().map(|made| made.start).zip(0..).collect();
         starts.sort_unstable();
@@ -141,6 +141,6 @@ impl FromIterator<Arc<Reservation>> for Reservations {
 }
 
 impl Turn {
-    /// No turn comes before it.
+    /// The turn before all others.
     const FIRST: Self = Self { key: Key::FIRST, number: 0 };
 }

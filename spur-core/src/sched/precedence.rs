@@ -1,4 +1,5 @@
-//! Who may be preempted by whom, and how it goes: asked by the planner, and again by the controller.
+//! The rules for preemption: which jobs may preempt which, and how a victim makes way. The planner and the
+//! controller both ask here.
 
 use crate::cluster::Cluster;
 use crate::id::NodeId;
@@ -8,12 +9,13 @@ use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{Phase, Suspended, Then};
 use crate::text::time::{Seconds, Time, TimeLimit};
 
-/// What a job counts for where its place, or what is kept for it, is disputed.
+/// The rank of a job where its nodes, or nodes kept for it, are disputed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
-    /// The tier of its partition; where QOS preempt, the priority of its QOS, 0 without one. What it costs if it leaves.
+    /// The priority tier of the job's partition. Where QOS preempt, the priority of its QOS, 0 without one.
+    /// It also measures the cost of preempting the job.
     pub level: u32,
-    /// Its QOS, as index into the policy, where these decide.
+    /// The index of the job's QOS in the policy; `None` where QOS do not decide or the job has none.
     qos: Option<usize>,
 }
 
@@ -30,7 +32,7 @@ impl Rank {
         }
     }
 
-    /// Whether a job of this rank may make one of another leave.
+    /// True if a job of this rank may preempt one of rank `victim`.
     #[must_use]
     pub fn preempts(self, victim: Rank, policy: &Policy) -> bool {
         match policy.preempt.by {
@@ -43,8 +45,8 @@ impl Rank {
         }
     }
 
-    /// Whether a job of this rank may make everybody leave whom one of another may: then it may also take over what
-    /// was cleared for that one. No job covers one that may preempt it.
+    /// True if a job of this rank may preempt every job that one of rank `other` may preempt. Then it may
+    /// also take over nodes that were cleared for that one. No job covers one that may preempt it.
     #[must_use]
     pub fn covers(self, other: Rank, policy: &Policy) -> bool {
         match policy.preempt.by {
@@ -57,21 +59,22 @@ impl Rank {
     }
 }
 
-/// How a job makes way.
+/// The manner in which a job makes way when it is preempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Manner {
-    /// Whether it is over then or waits again; `None`: it is suspended.
+    /// The end of the job, or a new wait in the queue; `None` if it is suspended.
     pub then: Option<Then>,
     /// Seconds from TERM to the end.
     pub grace: Seconds,
-    /// What it counts for: only jobs whose rank [preempts](Rank::preempts) it may ask it.
+    /// The rank of the victim: only jobs whose rank [preempts](Rank::preempts) it may preempt the job.
     pub rank: Rank,
 }
 
-/// How a running job would make way at `now`; `None` if it may not be asked to, has been already, or may have ended on a
-/// node that a new controller has not heard. A het job goes whole:
-/// it may be asked if all its components may, counts for the highest of their ranks and has the longest of their grace
-/// times. All of them have one QOS.
+/// The manner in which a running job would make way at `now`. `None` if it may not be preempted, is being
+/// preempted already, or may have ended on a node that has not yet reported to a new controller.
+///
+/// A het job is preempted whole. It may be preempted if all its components may. It has the highest of their
+/// ranks and the longest of their grace times. All of them have one QOS.
 #[must_use]
 pub fn manner(cluster: &Cluster, job: &Job, now: Time) -> Option<Manner> {
     if cluster.awaits_report(job.id) {
@@ -93,7 +96,7 @@ pub fn manner(cluster: &Cluster, job: &Job, now: Time) -> Option<Manner> {
     whole.filter(|manner| manner.then.is_some() || any_has())
 }
 
-/// Whether a job has CPUs to give up.
+/// True if a job holds CPUs that it can release.
 fn has_cpus(job: &Job) -> bool {
     match &job.phase {
         Phase::Suspended(suspended) => !suspended.back.is_empty(),
@@ -127,15 +130,15 @@ fn own_manner(cluster: &Cluster, job: &Job, now: Time) -> Option<Manner> {
     let qos = policy.qos_of(job.spec.qos.as_deref());
     let grace = qos.and_then(|qos| qos.grace_time).or(config.grace_time);
     let grace = match &job.phase {
-        // It hears nothing, so it needs no time.
+        // A suspended job receives no signal, so it needs no time.
         Phase::Suspended(_) => Seconds(0),
         _ => grace.unwrap_or(policy.preempt.grace_time),
     };
     Some(Manner { then, grace, rank: Rank::of(policy, &job.spec, config) })
 }
 
-/// From when on a running job may be preempted; `None` if never: it forbids it, its QOS or its partition does, no QOS
-/// preempts its own, or nobody preempts anybody.
+/// The time from which a running job may be preempted. `None` if never: the job, its QOS or its partition
+/// forbids it, no QOS preempts its own, or preemption is off.
 #[must_use]
 pub fn exempt_until(cluster: &Cluster, job: &Job) -> Option<Time> {
     let policy = cluster.policy();
@@ -157,21 +160,21 @@ pub fn exempt_until(cluster: &Cluster, job: &Job) -> Option<Time> {
     (may && !forbidden && !spared).then(|| *started + exempt.0)
 }
 
-/// Whether a job may end later than its limit says now: no nodes of it are reserved for others at any time to come. What is
-/// reserved is not overrun by one that was suspended before.
+/// True if a job may end later than its limit now says: none of its nodes are reserved for others at any
+/// later time. A job that was suspended before does not overrun a reservation.
 fn may_wait(cluster: &Cluster, job: &Job, alloc: &Alloc, now: Time) -> bool {
     let nodes: Vec<NodeId> = alloc.nodes.iter().map(|part| part.node).collect();
     cluster.lets_run(job, TimeLimit::Unlimited, alloc.reservation.as_deref(), &nodes, now)
 }
 
-/// What becomes of a victim: its QOS says so, or else its partition, or else the cluster.
+/// The preemption mode of a victim: that of its QOS, or else of its partition, or else of the cluster.
 fn mode(policy: &Policy, spec: &JobSpec, partition: &PartitionConfig) -> PreemptMode {
     let qos = policy.qos_of(spec.qos.as_deref()).and_then(|qos| qos.preempt_mode);
     qos.or(partition.preempt_mode).unwrap_or(policy.preempt.mode)
 }
 
-/// Whether any job of a cluster could ever make another leave: preemption is on, and partitions have different tiers, or
-/// some QOS preempts another.
+/// True if any job of a cluster could ever preempt another: preemption is on, and partitions have different
+/// tiers or some QOS preempts another.
 pub(crate) fn may_preempt(cluster: &Cluster) -> bool {
     let policy = cluster.policy();
     match policy.preempt.by {
@@ -185,7 +188,7 @@ pub(crate) fn may_preempt(cluster: &Cluster) -> bool {
     }
 }
 
-/// Whether some job has run long enough to be preempted since `before`.
+/// True if the protected time of some running job ended after `before` and by `now`.
 pub(crate) fn exempt_ended(cluster: &Cluster, before: Time, now: Time) -> bool {
     let policy = cluster.policy();
     let some = policy.preempt.exempt_time.0 > 0 || policy.qos.iter().any(|qos| qos.exempt_time.is_some());
@@ -193,9 +196,9 @@ pub(crate) fn exempt_ended(cluster: &Cluster, before: Time, now: Time) -> bool {
     some && before < now && ends().any(|end| before < end && end <= now)
 }
 
-/// What jobs of some partitions and a QOS reach beyond the lowest rank: only if this is more than 0, and more than the level
-/// of some job that runs, may they make any leave. `all` are the tiers of all partitions. Where QOS
-/// preempt, levels do not count: 1 if theirs preempts another.
+/// The highest tier of `partitions`, counted from the lowest tier of `all` partitions. Jobs may preempt only
+/// if this is more than 0 and more than the level of some running job. Where QOS preempt, levels do not
+/// count: 1 if the job's QOS preempts another, else 0.
 pub(crate) fn reach<'a>(
     policy: &Policy,
     all: impl IntoIterator<Item = u32>,
@@ -216,7 +219,7 @@ pub(crate) fn reach<'a>(
     }
 }
 
-/// The next moment after `now` at which a job has run long enough to be preempted by one that waits.
+/// The next moment after `now` at which a running job loses its protection from a waiting one.
 pub(crate) fn next_exempt_end(cluster: &Cluster, now: Time) -> Option<Time> {
     let policy = cluster.policy();
     let of_qos = || policy.qos.iter().any(|qos| qos.exempt_time.is_some_and(|time| time.0 > 0));

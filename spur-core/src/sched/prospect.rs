@@ -1,4 +1,5 @@
-//! Everything that has to be known to look for room for a job in one partition, and what is said once it is found.
+//! The data needed to search for the start of a job in one partition, and the start or the reason that
+//! results.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -25,25 +26,26 @@ use super::queue::{Candidate, Choices};
 use super::request::{Need, Part, Request};
 use super::space::Query;
 
-/// What a job admits, besides its need: realm and partition, which of the fabrics with a name, constraint, the alternative
-/// chosen in it, exclusion, reservations that keep it off their nodes.
+/// The nodes that a job admits, besides its need: realm and partition, the named fabric, constraint, the
+/// alternative chosen in it, exclusion, and reservations that keep it off their nodes.
 type Outline = ((usize, usize), Option<usize>, Option<String>, usize, Option<String>, Vec<usize>);
 
-/// The sets of eligible nodes that were made, for all who need the same, and the last prospects, for all who want the same.
+/// The sets of eligible nodes, shared by jobs with equal needs, and the last prospects, shared by jobs with
+/// equal requests.
 #[derive(Debug, Default)]
 pub(super) struct EligibleSets {
-    /// Numbers of what jobs admit.
+    /// Numbers of the outlines.
     outlines: BTreeMap<Outline, usize>,
     /// The sets of eligible nodes, by outline and need.
     made: BTreeMap<(usize, usize), Result<Arc<EligibleNodes>, String>>,
-    /// Jobs that wanted different things, the last one first, and their prospects.
+    /// Jobs with different requests and their prospects, the latest first.
     last: VecDeque<(Arc<JobSpec>, Prospects)>,
 }
 
-/// Different jobs whose prospects are kept for those that want the same.
+/// Number of different jobs whose prospects are kept for equal ones.
 const KEPT: usize = 32;
 
-/// The prospects of a job of one component, or of one component: wherever it may run.
+/// The prospects of a job or of one component, in every partition and realm where it may run.
 pub(super) type Prospects = Arc<[Prospect]>;
 
 /// A job's prospects in one partition and realm.
@@ -52,29 +54,30 @@ pub(super) struct Prospect {
     pub(super) realm: usize,
     pub(super) partition: usize,
     choices: Choices,
-    /// Which of its choices of a partition this is.
+    /// The index into the job's choices of a partition.
     pub(super) choice: usize,
-    /// The number of its need.
+    /// The number of the job's need.
     pub(super) need: usize,
-    /// The sets of eligible nodes, those of wishes first.
+    /// The sets of eligible nodes; those of preferences come first.
     pub(super) eligible_sets: SmallVec<[Arc<EligibleNodes>; 1]>,
-    /// How many of them are only wished for.
+    /// Number of these sets that come from preferences.
     wishes: usize,
     pub(super) stages: Vec<Stage>,
-    /// The reservations that are always ahead, and that it is too long for.
+    /// The floating reservations for which the job runs too long.
     pub(super) barred_by: Vec<Arc<Reservation>>,
 }
 
 impl EligibleSets {
-    /// The number of prospects.
+    /// Number of sets of eligible nodes.
     pub(super) fn len(&self) -> usize {
         self.made.len()
     }
 
-    /// A job's prospects in one of its choices of a partition and in one realm; `need` is the number of what it needs there.
+    /// A job's prospects in one of its choices of a partition and in one realm; `need` is the number of its
+    /// need there.
     ///
     /// # Errors
-    /// What can never be, with what would work.
+    /// What is impossible, with what would work.
     pub(super) fn prospect(
         &mut self,
         inventory: &Inventory,
@@ -124,7 +127,7 @@ impl EligibleSets {
         Ok(Prospect { realm, partition, choices, choice, need, eligible_sets, wishes, stages, barred_by })
     }
 
-    /// The prospects of another job that wants the same, if they are kept.
+    /// The prospects of another job with an equal request, if they are kept.
     pub(super) fn prospects_like(&self, candidate: &Candidate) -> Option<Prospects> {
         let same = |(spec, prospects): &&(Arc<JobSpec>, Prospects)| {
             let choices = prospects.first().map(|prospect| &prospect.choices);
@@ -134,7 +137,7 @@ impl EligibleSets {
         self.last.iter().find(same).map(|(_, prospects)| Arc::clone(prospects))
     }
 
-    /// Keeps the prospects of a job, if they follow from what it wants alone.
+    /// Keeps the prospects of a job if they follow from its request alone.
     pub(super) fn keep_prospects(
         &mut self,
         inventory: &Inventory,
@@ -150,25 +153,25 @@ impl EligibleSets {
 }
 
 impl Prospect {
-    /// Whether it follows from what a job wants alone: not from how long it has waited or runs, where another job is, or what
-    /// is reserved for whom.
+    /// True if the prospect follows from the job's request alone. It then does not depend on the waiting or
+    /// run time, the place of another job, or reservations.
     pub(super) fn follows_from(&self, inventory: &Inventory, spec: &JobSpec) -> bool {
         let is_near_another = spec.fabric.as_deref().is_some_and(|ask| ask.gather_with.is_some());
         let relaxes = !matches!(&*self.stages, [only] if only.relaxed.is_empty());
         !is_near_another && !relaxes && inventory.reservations.is_empty()
     }
 
-    /// The first of its sets of eligible nodes that is asked for, not only wished for.
+    /// The first set of the job's required constraint, after those of its preferences.
     pub(super) fn plain(&self) -> &Arc<EligibleNodes> {
         &self.eligible_sets[self.wishes]
     }
 
-    /// What it asks for there.
+    /// The job's request in this partition.
     pub(super) fn request(&self) -> &Request {
         &self.choices[self.choice].1
     }
 
-    /// The question where and when the job fits before `until`.
+    /// The query for the earliest start of the job before `until`.
     pub(super) fn query<'a>(&'a self, candidate: &'a Candidate, until: Time) -> Query<'a> {
         let (run_time, licenses) = (candidate.run_time, wanted(&candidate.spec));
         Query {
@@ -185,7 +188,7 @@ impl Prospect {
         }
     }
 
-    /// The start that is proposed for what was found, of one task where there are several.
+    /// The proposed start for a result; of one task where `task` is given.
     pub(super) fn start(
         &self,
         inventory: &Inventory,
@@ -200,7 +203,7 @@ impl Prospect {
             let shape = |node: NodeId| &*inventory.nodes[node.index()].shape;
             parts.iter().map(|part| (shape(part.node), &*part.taken, part.slots)).collect()
         };
-        // What a domain is to have of the tasks, the placement has seen to.
+        // The placement has already divided the tasks among domains.
         let is_shared_out = self.stages.iter().flat_map(|stage| &stage.asks).any(Ask::shares_out_tasks);
         let may_be_dealt = parts.len() > 1 && !is_shared_out;
         let dealt = may_be_dealt.then(|| need.dealt(&on_nodes())).flatten();
@@ -231,7 +234,8 @@ impl Prospect {
     }
 }
 
-/// Whether two jobs that need the same in the same partitions want the same nodes of them, and the same of the fabric.
+/// True if two jobs with equal needs in the same partitions admit the same nodes and make the same request to
+/// the fabric.
 fn wants_the_same(one: &JobSpec, other: &JobSpec) -> bool {
     let (shape, others) = (&one.shape, &other.shape);
     one.fabric == other.fabric
@@ -240,7 +244,7 @@ fn wants_the_same(one: &JobSpec, other: &JobSpec) -> bool {
             == (&others.features, &others.nodelist, &others.exclude, others.sharing)
 }
 
-/// What is proposed on a node for so many slots, which take so much of it.
+/// The proposed part of a start on a node, with its slots and the amount they take.
 pub(super) fn start_part(need: &Need, node: NodeId, slots: u32, taken: &[u64]) -> StartPart {
     StartPart {
         node,
@@ -251,8 +255,8 @@ pub(super) fn start_part(need: &Need, node: NodeId, slots: u32, taken: &[u64]) -
     }
 }
 
-/// The reservations that are always ahead, by number, and that are so for less time than somebody runs in a realm where they
-/// count. In the last realm nothing is reserved.
+/// The numbers of the floating reservations that bar a job of `run_time` in a realm where they count. The job
+/// runs longer than they are ahead. In the last realm nothing is reserved.
 fn bars(inventory: &Inventory, realm: usize, run_time: u64) -> Vec<usize> {
     let reservations = &inventory.reservations;
     if realm > reservations.len() {
@@ -265,8 +269,8 @@ fn bars(inventory: &Inventory, realm: usize, run_time: u64) -> Vec<usize> {
     reservations.iter().enumerate().filter(bars).map(|(index, _)| index).collect()
 }
 
-/// Why a job that fits at no time does not: nodes that are out of service, none that would do, or a search that came to no
-/// end, of which more is to be hoped than of what can never be.
+/// The reason that no start at any time exists for a job: nodes out of service, no suitable nodes, or a
+/// search that was not completed. The last leaves more hope than an impossible request, so it is preferred.
 pub(super) fn never(inventory: &Inventory, prospects: &[Prospect]) -> Option<(Reason, String)> {
     let mut worst: Option<(Reason, String)> = None;
     for prospect in prospects {
@@ -286,7 +290,7 @@ pub(super) fn never(inventory: &Inventory, prospects: &[Prospect]) -> Option<(Re
     worst
 }
 
-/// Devices of an amount, as entry and count.
+/// The devices of an amount, as entry and count.
 fn gres(taken: &[u64]) -> Vec<(u16, u32)> {
     let counts = (0..).zip(&taken[GRES..]).filter(|(_, count)| **count > 0);
     counts.map(|(entry, count)| (entry, u32::try_from(*count).unwrap_or(u32::MAX))).collect()

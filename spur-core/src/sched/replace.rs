@@ -1,8 +1,9 @@
-//! Which nodes take the places of those that a running job lost (`--no-kill`).
+//! The choice of nodes that replace those a running job lost (`--no-kill`).
 //!
-//! Promises: nobody who runs moves; what the job asked of its fabric holds of all its nodes together, as it did when it
-//! started; a node of the leaf of the one that failed comes first, then one of the domain above it, and so on up. Among those
-//! in reach the job's own order of preference decides, by the same code that placed it.
+//! This module guarantees three things. No running job moves. The job's request to the fabric holds for all
+//! its nodes together, as it did at its start. A node of the failed one's leaf comes first, then one of the
+//! domain above it, and so on up. Among candidates of one domain the job's own order of preference decides,
+//! by the same code that placed it.
 
 use std::ops::Range;
 
@@ -26,19 +27,21 @@ use crate::model::phase::Phase;
 use crate::model::reservation::Reservation;
 use crate::text::time::Time;
 
-/// Steps in which nodes for one job are searched for, while every request waits.
+/// Number of steps in one job's search, during which every request waits.
 const STEPS: u64 = 200_000;
 
-/// What a job would hold of a node, whether it would have that to itself; `None` if that is not free.
+/// Returns what a job would hold of a node, given whether it has the node to itself; `None` if that is not
+/// free.
 pub type Take<'a> = dyn Fn(&Node, &StartPart, bool) -> Option<NodeAlloc> + 'a;
 
-/// A node of the job, and how many of its slots are there.
+/// A node of the job, and the number of the job's slots on it.
 type Seat = (NodeId, u32);
 
-/// A node that the job may have: where it is, for how many slots it has room, and what the job would hold.
+/// A node that the job may get: its position, the number of slots that fit on it, and what the job would
+/// hold.
 type Substitute = (Pos, u32, NodeAlloc);
 
-/// A job that lost nodes, and where it may have others.
+/// A job that lost nodes, and the nodes from which it may get others.
 struct ReplacementSearch<'a> {
     cluster: &'a Cluster,
     now: Time,
@@ -48,16 +51,16 @@ struct ReplacementSearch<'a> {
     need: &'a Need,
     eligible: &'a EligibleNodes,
     ask: &'a Ask,
-    /// Nodes that other jobs close by having whole leaves to themselves.
+    /// Nodes that other jobs close because they have whole leaves to themselves.
     closed: &'a FixedBitSet,
-    /// Where all of it has to stay.
+    /// The positions within which the whole job must stay.
     bounds: &'a Range<usize>,
-    /// What all placements together may still take.
+    /// The steps left for all placements together.
     budget: &'a SharedBudget,
 }
 
-/// Nodes in the places of as many as can be replaced now, and the record of the job with them; `None` if there is none.
-/// Where it is known that there was none before something happened to some nodes, these are `touched`.
+/// Replacements for as many lost nodes as possible now, and the job's record with them; `None` if there is
+/// none. If there was none before some nodes changed, `touched` lists these nodes.
 #[must_use]
 pub fn find(
     cluster: &Cluster,
@@ -72,7 +75,7 @@ pub fn find(
     let partition = inventory.partition(&alloc.partition)?;
     let request = inventory.request(partition, &job.spec).ok()?;
     let fabric = fabric_for(&inventory, partition, &job.spec).ok()?;
-    // What had been waived when it started stays so.
+    // Preferences that were waived at the start stay waived.
     let (spec, request) = (&*job.spec, &request);
     let wisher = Wisher { inventory: &inventory, partition, fabric, spec, request, gather_with: &[] };
     let stages = wisher.first_stages().ok()?;
@@ -80,9 +83,9 @@ pub fn find(
     let stage = stages.iter().find(as_started).or(stages.last())?;
     let (need, ask) = (&request.need, stage.ask());
     let bounds = &bounds(cluster, job, alloc, (fabric, ask));
-    // A whole leaf may be free for it when any node of that is.
+    // With whole leaves, any node of a leaf may have freed the leaf.
     let touched = touched.filter(|_| !ask.whole_leaves);
-    // Who is out of reach or full is told here, before anything is made for all nodes.
+    // This check leaves out nodes that are out of reach or full before anything is made for all nodes.
     let may_serve = |id: &NodeId| {
         let has_room = cluster.node(*id).is_some_and(|node| may_have_room(node, alloc.exclusive));
         has_room && fabric.pos(*id).is_some_and(|pos| bounds.contains(&pos.index()))
@@ -109,28 +112,28 @@ pub fn find(
     None
 }
 
-/// The reservation that a job is bound to the nodes of: what it asked of its fabric is counted over these, as it was when it
-/// started. Nodes may have left it since; a job that has such is not bound any more.
+/// The reservation to whose nodes a job is bound; its fabric request was counted over these at its start.
+/// `None` if the job has a node that has left the reservation: then it is no longer bound.
 fn own_reservation<'a>(cluster: &'a Cluster, alloc: &Alloc) -> Option<&'a Reservation> {
     let own = cluster.reservation(alloc.reservation.as_deref()?)?;
     let has_all = own.binds_to_nodes() && alloc.nodes.iter().all(|part| own.holds(part.node));
     has_all.then_some(&**own)
 }
 
-/// Whether a job may have closed to others what it did not use of its leaves.
+/// True if a job may have closed to others the part of its leaves that it did not use.
 #[must_use]
 pub fn may_close(cluster: &Cluster, id: JobId) -> bool {
     cluster.job(id).is_some_and(|job| cluster.standing(Inventory::new).may_close(&job.spec))
 }
 
-/// Whether a node can be used and has anything free of what everybody needs.
+/// True if a node is in service and has a free CPU, or is vacant where `alone`.
 fn may_have_room(node: &Node, alone: bool) -> bool {
     node.available()
         && !node.is_off()
         && if alone { node.is_vacant() } else { node.used.cpus.len() < node.shape.cpus }
 }
 
-/// The nodes that others than a job close without using them, and those that some will close for whom nodes are kept.
+/// The nodes that jobs other than `id` close without using them, including jobs for which nodes are kept.
 fn closed(cluster: &Cluster, inventory: &Inventory, id: JobId) -> FixedBitSet {
     let mut closed = FixedBitSet::with_capacity(inventory.nodes.len());
     for other in cluster.jobs().active().filter(|other| other.id != id && inventory.may_close(&other.spec)) {
@@ -145,7 +148,8 @@ fn closed(cluster: &Cluster, inventory: &Inventory, id: JobId) -> FixedBitSet {
     closed
 }
 
-/// The positions that a job may have: all, or those of the domain that has to hold all of it, or all components of a het job.
+/// The positions that a job may get: all, or those of the domain that must hold all of it or all components
+/// of its het job.
 fn bounds(cluster: &Cluster, job: &Job, alloc: &Alloc, (fabric, ask): (&Fabric, &Ask)) -> Range<usize> {
     let leader = job.spec.het.as_ref().and_then(|het| cluster.job(het.leader));
     let together = leader.and_then(|leader| nearness(&leader.spec, std::iter::once(fabric)).ok()?.must);
@@ -156,12 +160,13 @@ fn bounds(cluster: &Cluster, job: &Job, alloc: &Alloc, (fabric, ask): (&Fabric, 
         let mut up = here.into_iter().flat_map(|pos| fabric.path_up(pos));
         up.find(|id| fabric.domain(*id).cover() >= must).map(|id| fabric.domain(id).range())
     };
-    // Domains around one position lie in each other.
+    // Domains that contain one position are nested.
     musts.filter_map(domain).min_by_key(Range::len).unwrap_or(0..fabric.len())
 }
 
 impl ReplacementSearch<'_> {
-    /// One after another, each as near as can be; all at once where not every one can be replaced by itself.
+    /// Replaces lost nodes one after another, each as near as possible; all at once where not every one can
+    /// be replaced alone.
     fn all(&self) -> Vec<Replacement> {
         let slots = |part: &NodeAlloc| self.slots_of(part);
         let mut seats: Vec<Seat> = self.alloc.nodes.iter().map(|part| (part.node, slots(part))).collect();
@@ -181,7 +186,8 @@ impl ReplacementSearch<'_> {
         found
     }
 
-    /// Nodes for some that are lost and have equally many slots, of the smallest domains around these that have them.
+    /// Replacements for lost nodes with equally many slots, from the smallest domains around these that have
+    /// enough.
     fn nearest(&self, seats: &[Seat], lost: &[&LostNode]) -> Option<Vec<Replacement>> {
         let fabric = &*self.eligible.fabric;
         let candidates = self.candidates(seats, self.slots_of(&lost.first()?.part));
@@ -203,7 +209,7 @@ impl ReplacementSearch<'_> {
         })
     }
 
-    /// Every node that has room for so many slots of the job and may be given to it.
+    /// Every node that has free resources for `slots` slots of the job and may be given to it.
     fn candidates(&self, seats: &[Seat], slots: u32) -> Vec<Substitute> {
         let fabric = &*self.eligible.fabric;
         let positions = self.bounds.clone().map(Pos::at);
@@ -216,7 +222,7 @@ impl ReplacementSearch<'_> {
         positions.filter_map(candidate).collect()
     }
 
-    /// Nodes for some that are lost, of these candidates.
+    /// Replacements for the lost nodes, from these candidates.
     fn among(
         &self,
         seats: &[Seat],
@@ -227,7 +233,7 @@ impl ReplacementSearch<'_> {
             return None;
         }
         let slots = self.slots_of(&lost.first()?.part);
-        // Tasks that ran together do so again; of what is counted by the node one gets one slot anyway.
+        // Tasks that ran together do so again; where nodes are counted, one node gets one slot anyway.
         let seat =
             |(_, room, part): &&Substitute| (part.node, if self.need.counts_nodes() { *room } else { slots });
         let rooms: Vec<Seat> = seats.iter().copied().chain(candidates.iter().map(seat)).collect();
@@ -242,13 +248,13 @@ impl ReplacementSearch<'_> {
         (made.len() == lost.len()).then_some(made)
     }
 
-    /// What so many slots of the job would hold of a node, and for how many it has room.
+    /// The number of slots of the job that fit on a node, and what `slots` slots would hold of it.
     fn room(&self, id: NodeId, slots: u32) -> Option<(u32, NodeAlloc)> {
         let node = self.cluster.node(id).filter(|node| may_have_room(node, self.alloc.exclusive))?;
         self.eligible.pos(id.0)?;
         let (cpus, memory) = (node.free_cpus().len(), node.free_memory_mb());
         let gres = (0..node.shape.gres.len()).map(|entry| u64::from(node.free_gres(entry).len()));
-        // Who is suspended there is looked for below.
+        // Suspended jobs on the node are checked below.
         let free: Given = [u64::from(cpus), memory, 0].into_iter().chain(gres).collect();
         let room = self.need.slots(&node.shape, &free);
         let given = self.need.takes(&node.shape, &free, slots).filter(|_| room >= slots)?;
@@ -260,7 +266,7 @@ impl ReplacementSearch<'_> {
         (self.take)(node, &part, self.alloc.exclusive).filter(|_| may).map(|part| (room, part))
     }
 
-    /// How many slots of the job a part holds.
+    /// Number of slots of the job in a part.
     fn slots_of(&self, part: &NodeAlloc) -> u32 {
         let gpus = |gres: &GresAlloc| {
             let called = self.cluster.node(part.node).and_then(|node| node.shape.called(gres));
@@ -273,7 +279,8 @@ impl ReplacementSearch<'_> {
         }
     }
 
-    /// The best way to have so many more nodes than those in `seats`, with so many slots each, of those that have `rooms`.
+    /// The best placement with `more` nodes beside those in `seats`, with `each` slots on each, from the
+    /// nodes in `rooms`.
     fn place(&self, seats: &[Seat], (more, each): (usize, u32), rooms: &[Seat]) -> Option<Placement> {
         let fabric = &*self.eligible.fabric;
         let mut by_position = vec![0; fabric.len()];
@@ -298,7 +305,7 @@ impl ReplacementSearch<'_> {
         place::place(&view, &ask).ok()
     }
 
-    /// Positions that others have anything of, or will have what is kept for them.
+    /// Positions on which other jobs hold something, or for which nodes are kept.
     fn occupied(&self) -> FixedBitSet {
         let others =
             |node: &Node| node.jobs.iter().any(|job| *job != self.job.id) || !node.nominees.is_empty();
@@ -307,7 +314,7 @@ impl ReplacementSearch<'_> {
         })
     }
 
-    /// The record of the job with its new nodes.
+    /// The job's record with its new nodes.
     fn why(&self, found: &[Replacement]) -> Why {
         let fabric = &*self.eligible.fabric;
         let name = |node: NodeId| self.cluster.node(node).map_or("", |node| &**node.name()).to_owned();

@@ -1,26 +1,28 @@
-//! `--time-min` and `--deadline`: a job may do with less time than it asks for, if it starts earlier for that; and it
-//! starts early enough to end before its deadline by its limit, or not at all.
+//! `--time-min` and `--deadline`: a job may accept less time than it asks for if it starts earlier for that.
+//! A job with a deadline starts early enough to end before it by its limit, or not at all.
 //!
-//! Asked first is when it starts with all of its time. If that is not now, the time it is content with is tried; and if it
-//! starts now with that, the longest with which it does is looked for. So the limit of a job that starts in its turn is
-//! never lowered, and no lower than it has to be. Components of a het job are all tried with less time at once.
+//! First the search computes the start with the full time. If that is not now, it tries the job's minimum
+//! time. If the job starts now with that, bisection finds the longest time with which it still does. So the
+//! limit of a job that starts in its turn is never lowered, and no limit is lowered more than necessary. All
+//! components of a het job are tried with less time at once.
 
 use crate::text::time::Time;
 
 use super::queue::Candidate;
 use super::space::Hit;
 
-/// How long somebody is to run.
+/// The run time to plan with.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Length {
     /// The job runs as long as planned.
     Full,
-    /// No longer than so many seconds, but for what it is content with.
+    /// The job runs at most this number of seconds, but at least its minimum.
     AtMost(u64),
 }
 
 impl Length {
-    /// Seconds that a job or a component is to run, and its limit if it is lowered.
+    /// The run time of a job or a component in seconds, and its limit in seconds; the limit is `None` if it
+    /// is not lowered.
     pub(super) fn of(self, candidate: &Candidate) -> (u64, Option<u64>) {
         match self {
             Length::AtMost(seconds) if seconds.max(candidate.shortest) < candidate.run_time => {
@@ -31,7 +33,7 @@ impl Length {
         }
     }
 
-    /// The first time that is too late for a job or a component that is to run so long.
+    /// The first start time that is too late for a job or a component with this run time.
     fn in_time(self, candidate: &Candidate) -> Time {
         let (_, lowered) = self.of(candidate);
         let limit = lowered.or(candidate.spec.time_limit.seconds()).unwrap_or(0);
@@ -40,9 +42,9 @@ impl Length {
     }
 }
 
-/// The earliest start of a job with all its components, which start together; `search` finds that of components which run so
-/// long, before a time. Where one of them may do with less, none gets less than the others have to: the shortest of the limits
-/// that are lowered is as long as can be. `hit` says of a start where one component goes.
+/// The earliest start of a job with all its components, which start together. `search` returns the start of
+/// components with the given length, before a time. Where a component accepts less time, the shortest lowered
+/// limit is as long as possible. `hit` gives the placement of one component in a start.
 pub(super) fn earliest<F>(
     candidate: &Candidate,
     now: Time,
@@ -72,7 +74,7 @@ pub(super) fn earliest<F>(
     best.or(full)
 }
 
-/// Why a job waits that no start was found for, if it is its deadline.
+/// The sentence for a job without a start whose deadline is the cause; `None` for a job without a deadline.
 pub(super) fn too_late(candidate: &Candidate) -> Option<String> {
     candidate.all().find_map(|component| component.spec.deadline)?;
     Some("there is no room for it early enough to end before its deadline".to_owned())

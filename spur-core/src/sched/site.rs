@@ -1,4 +1,4 @@
-//! Which nodes are reserved for some time, where they are not named: chosen like those of a job that wants them whole.
+//! The nodes of a reservation that does not name them, chosen like those of a job that needs whole nodes.
 
 use std::sync::Arc;
 
@@ -20,25 +20,26 @@ use super::place;
 use super::prospect::EligibleSets;
 use super::queue::Candidate;
 
-/// Maintenance that begins later does not keep a node from replacing one that was lost, seconds.
+/// Maintenance that begins later than this, in seconds, does not keep a node from replacing a lost one.
 const SOON: u64 = 7 * 86_400;
 
-/// What is wanted of the nodes of a reservation.
+/// The requirements for the nodes of a reservation.
 #[derive(Clone, Copy, Debug)]
 pub struct Site<'a> {
-    /// The number of nodes that are wanted.
+    /// Number of nodes to find.
     pub count: u32,
-    /// The number of nodes that the reservation has already.
+    /// Number of nodes that the reservation already has.
     pub has: u32,
-    /// The partition whose nodes are taken.
+    /// The partition from which nodes are taken.
     pub partition: &'a str,
-    /// What each has to have.
+    /// The features that each node must have.
     pub features: Option<&'a FeatureExpr>,
 }
 
-/// The nodes for a reservation that has none yet, by number: in service, of no other reservation at one time with it, and
-/// free of jobs when it begins. A reservation for maintenance also takes nodes of others if there are not enough besides,
-/// and one that ignores jobs takes busy nodes. Each group of nodes is placed by itself, on what those before it leave.
+/// The nodes for a reservation that has none yet, by number. They are in service, in no other reservation at
+/// the same time, and free of jobs when it begins. A reservation for maintenance also takes nodes of others
+/// if too few remain, and one that ignores jobs takes busy nodes. Each group of nodes is placed by itself, on
+/// what the groups before it leave.
 ///
 /// # Errors
 /// Why there are none, with what would work.
@@ -70,7 +71,7 @@ pub fn choose<'a>(
     Ok(all)
 }
 
-/// So many more nodes for a reservation, like those that it has.
+/// Finds `count` more nodes for a reservation, like those that it has.
 ///
 /// # Errors
 /// Why there are none, with what would work.
@@ -89,8 +90,9 @@ pub fn more(cluster: &Cluster, now: Time, made: &Reservation, count: u32) -> Res
     if made.has(Flag::Maint) { found.or_else(|_| among(cluster, now, &site, &free)) } else { found }
 }
 
-/// The nodes that a reservation is to have instead of those it has: where some are out of service, or, if it replaces
-/// these too, taken by jobs while it is in force, idle ones as far as there are any. `None` if it keeps what it has.
+/// The nodes that a reservation gets instead of its present ones. Idle nodes replace those out of service, as
+/// far as there are any. If the reservation replaces used nodes, the nodes taken by jobs while it is in force
+/// are replaced, too. `None` if it keeps its nodes.
 #[must_use]
 pub fn replenished(cluster: &Cluster, now: Time, made: &Reservation) -> Option<Vec<NodeId>> {
     let known = |node: &NodeId| cluster.node(*node);
@@ -99,7 +101,7 @@ pub fn replenished(cluster: &Cluster, now: Time, made: &Reservation) -> Option<V
         .nodes
         .iter()
         .partition(|node| known(node).is_some_and(|node| node.available() && (!taken || node.idle())));
-    // Where there are not enough others, those that nobody can use go first.
+    // Where there are not enough replacements, nodes out of service are replaced first.
     leaving.sort_by_key(|node| known(node).is_some_and(Node::available));
     let partition = cluster.partition(made.partition.as_deref()?).filter(|_| !leaving.is_empty())?;
     let mut spare: Vec<NodeId> =
@@ -108,7 +110,7 @@ pub fn replenished(cluster: &Cluster, now: Time, made: &Reservation) -> Option<V
     let splits = |wanted: &FeatureExpr| !wanted.counts().is_empty() || !wanted.shared().is_empty();
     let mut come = Vec::new();
     if let Some(wanted) = features.as_ref().filter(|wanted| splits(wanted)) {
-        // Like for like: what the others have that the expression names stays as it is.
+        // Each replacement has those features of the old node that the expression names.
         for left in leaving {
             let serves = |node: &NodeId| {
                 wanted.names().iter().all(|name| !has(cluster, left, name) || has(cluster, *node, name))
@@ -136,7 +138,8 @@ pub fn replenished(cluster: &Cluster, now: Time, made: &Reservation) -> Option<V
     (*nodes != *made.nodes).then_some(nodes)
 }
 
-/// Whether a node is in service and free, and will be when the reservation begins; other reservations may have it.
+/// True if a node is in service and free, and will be when the reservation begins; it may belong to other
+/// reservations.
 fn is_spare(cluster: &Cluster, now: Time, made: &Reservation, id: NodeId) -> bool {
     let Some(node) = cluster.node(id).filter(|node| node.available() && !made.holds(id)) else {
         return false;
@@ -145,8 +148,9 @@ fn is_spare(cluster: &Cluster, now: Time, made: &Reservation, id: NodeId) -> boo
     free && !cluster.kept(id, &[]).any
 }
 
-/// Whether a node can take the place of one that leaves a reservation: it is spare, and in no other reservation at one time
-/// with this one, unless that one may overlap, or is for maintenance that begins in more than a week.
+/// True if a node can replace one that leaves a reservation. It must be spare and in no other reservation at
+/// the same time. Reservations that may overlap are ignored, and so is maintenance that begins in more than a
+/// week.
 fn may_replace(cluster: &Cluster, now: Time, made: &Reservation, id: NodeId) -> bool {
     let clashes = |other: &Arc<Reservation>| {
         let limit = if other.has(Flag::Maint) { now + SOON } else { Time::MAX };
@@ -159,7 +163,8 @@ fn may_replace(cluster: &Cluster, now: Time, made: &Reservation, id: NodeId) -> 
     is_spare(cluster, now, made, id) && !cluster.reservations().any(clashes)
 }
 
-/// Whether no other reservation has a node at one time with this one, not even one that it may overlap with.
+/// True if no other reservation has a node at the same time as this one, not even one with which it may
+/// overlap.
 fn is_unreserved(cluster: &Cluster, now: Time, made: &Reservation, node: NodeId) -> bool {
     let clashes = |other: &Arc<Reservation>| {
         other.name != made.name && other.holds(node) && made.is_at_one_time_with(other, now)
@@ -172,12 +177,13 @@ fn has(cluster: &Cluster, node: NodeId, feature: &str) -> bool {
     node.is_some_and(|node| node.shape.features.iter().any(|known| **known == *feature))
 }
 
-/// What its nodes have to have.
+/// The features that the reservation's nodes must have.
 fn features(made: &Reservation) -> Option<FeatureExpr> {
     made.features.as_ref().and_then(|wanted| wanted.parse().ok())
 }
 
-/// The reservation that has a node at one time with another that may not overlap with it.
+/// The reservation that has a node at the same time as another with which it may not overlap; `None` if there
+/// is none.
 #[must_use]
 pub fn others<'a>(
     cluster: &'a Cluster,
@@ -196,7 +202,7 @@ pub fn others<'a>(
     cluster.reservations().find(clashes)
 }
 
-/// A job that may still run on a node when a reservation begins, and that does not run in it.
+/// A job outside the reservation that may still run on a node when it begins; `None` if there is none.
 #[must_use]
 pub fn in_use(cluster: &Cluster, made: &Reservation, node: NodeId) -> Option<JobId> {
     let lasts = |id: &&JobId| {
@@ -218,10 +224,10 @@ pub fn in_use(cluster: &Cluster, made: &Reservation, node: NodeId) -> Option<Job
     cluster.node(node)?.jobs.iter().find(lasts).copied()
 }
 
-/// The numbers of named nodes, functions over the fabric resolved.
+/// The node numbers of a host expression, with functions over the fabric resolved.
 ///
 /// # Errors
-/// A name that means nothing.
+/// A name that does not exist.
 pub fn nodes_named(cluster: &Cluster, list: &HostExpr) -> Result<Vec<NodeId>, String> {
     let inventory = cluster.standing(Inventory::new);
     let known = inventory.fabrics.iter().find(|fabric| fabric.name() == "default");
@@ -236,7 +242,7 @@ pub fn nodes_named(cluster: &Cluster, list: &HostExpr) -> Result<Vec<NodeId>, St
     Ok(nodes)
 }
 
-/// So many nodes of those for which something holds.
+/// The nodes for a site, chosen from those for which `suits` holds.
 fn among(
     cluster: &Cluster,
     now: Time,

@@ -49,7 +49,7 @@ pub(super) fn judge(
     let over: Vec<_> = specs.iter().filter_map(|spec| judge.whole(spec, Say::Nearest).err()).collect();
     let limits = over.is_empty();
     let parts = specs.iter().map(|spec| prepared(inventory, spec, limits)).collect::<Result<Vec<_>, _>>()?;
-    // Nobody can know what would fit nodes that a partition gets later.
+    // The nodes that a partition gets later are unknown, and so is what would fit them.
     if over.iter().any(|by| by.kind == RefusalKind::PartitionSize) || parts.iter().any(Vec::is_empty) {
         return Ok(Vec::new());
     }

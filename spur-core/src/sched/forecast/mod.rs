@@ -1,6 +1,6 @@
-//! How long jobs are planned to run: their limits, or something shorter that has been learnt.
+//! Planned run times of jobs: their limits, or a shorter prediction learnt from the past.
 //!
-//! A plan made from limits keeps its promises, because nothing runs longer than its limit. A plan made from
+//! A plan made from limits keeps its promises, because no job runs longer than its limit. A plan made from
 //! predictions packs tighter and promises nothing.
 
 mod similar;
@@ -20,34 +20,34 @@ use crate::text::time::Time;
 
 use similar::{Guess, Run};
 
-/// What a job without a limit is planned with, seconds: a century, so that plans behind it have a place without ever
-/// being taken for a time.
+/// The planned run time of a job without a limit, in seconds: a century. Plans behind it then have a position
+/// and are never mistaken for a real time.
 pub const ENDLESS: u64 = 100 * 365 * 86_400;
 
-/// Seconds added to a prediction each time it is exceeded; each replaces the one before.
+/// Seconds added to a prediction each time it is exceeded; each replaces the previous one.
 const INCREMENTS: [u64; 11] = [60, 300, 900, 1_800, 3_600, 7_200, 18_000, 36_000, 72_000, 180_000, 360_000];
 
-/// Says how long jobs are planned to run.
+/// A source of planned run times.
 ///
-/// What it says of a job changes with what happens to the job, and besides only in one way: a planned end that has come may
-/// be put off. So a [`Planner`](crate::sched::Planner) need not ask again before.
+/// The answers for a job change with the events of the job, and otherwise only in one way: a planned end that
+/// has come may be put off. So a [`Planner`](crate::sched::Planner) need not ask again before that.
 pub trait Forecast {
-    /// Seconds a waiting job is planned to run; at least 1.
+    /// The planned run time of a waiting job, in seconds; at least 1.
     fn run_time(&self, job: &Job) -> u64;
 
-    /// Seconds that orders weigh a waiting job by; at least 1.
+    /// The run time by which orders weigh a waiting job, in seconds; at least 1.
     fn weighed_time(&self, job: &Job) -> u64 {
         self.run_time(job)
     }
 
-    /// When a running job is planned to end. A time that is not after `now` means: any moment.
+    /// The planned end of a running job. A time that is not after `now` means any moment.
     fn end(&self, job: &Job, started: Time, now: Time) -> Time;
 
-    /// Whether nothing ever runs longer than it is planned to.
+    /// True if no job ever runs longer than planned.
     fn is_firm(&self) -> bool;
 }
 
-/// What plans are made from: a cluster at some time, what stands of it, and how long its jobs are planned to run.
+/// The input of a plan: a cluster at some time, its inventory, and the planned run times of its jobs.
 #[derive(Clone, Copy)]
 pub(super) struct PlanInput<'a> {
     pub(super) cluster: &'a Cluster,
@@ -74,13 +74,13 @@ impl Forecast for Limits {
     }
 }
 
-/// A forecast, or for as long as somebody has waited too long, or nodes are reserved for some time, the limits in its
-/// place: a promise made to those who have waited, and what is reserved, is kept only by plans in which nothing lasts
-/// longer than planned.
+/// A forecast that uses the limits instead while a job has waited too long or nodes are reserved for some
+/// time. Promises to long waiters and reservations hold only in plans in which nothing lasts longer than
+/// planned.
 #[derive(Clone, Copy)]
 pub(crate) struct Prudent<'a> {
     pub(crate) by: &'a dyn Forecast,
-    /// Whether limits are planned with.
+    /// True if plans use the limits.
     pub(crate) firm: bool,
 }
 
@@ -97,34 +97,36 @@ impl Forecast for Prudent<'_> {
         if self.firm { Limits.end(job, started, now) } else { self.by.end(job, started, now) }
     }
 
-    /// Only those who have waited too long are promised something: when they have started, plans go by the forecast again.
+    /// Only jobs that have waited too long get a promise: after they have started, plans use the forecast
+    /// again.
     fn is_firm(&self) -> bool {
         self.by.is_firm()
     }
 }
 
-/// The time limit in seconds.
+/// The time limit in seconds, or [`ENDLESS`].
 fn requested(spec: &JobSpec) -> u64 {
     spec.time_limit.seconds().unwrap_or(ENDLESS).max(1)
 }
 
-/// Plans by what jobs of the same user took: a guess made at submission and kept, at most the request, and the request
-/// itself while too little is known.
+/// Plans by the run times of the same user's jobs. The guess is made at submission and kept. It is at most
+/// the request, and equals the request while too little is known.
 ///
-/// `recent2` is the floor of the mean of the user's last two run times (Tsafrir, Etsion and Feitelson, TPDS 2007);
-/// `similar` weighs the user's last runs by how much they resemble the job, see `similar`.
+/// `recent2` is the floor of the mean of the user's last two run times (Tsafrir, Etsion and Feitelson, TPDS
+/// 2007). `similar` weighs the user's last runs by how much they resemble the job, see `similar`.
 #[derive(Clone, Debug, Default)]
 pub struct Recent {
     predict: Predict,
     correct: Correct,
     /// Each user's last runs, the newest first.
     users: BTreeMap<Arc<str>, VecDeque<Run>>,
-    /// What was guessed of jobs when they were submitted.
+    /// The guess for each job, made at its submission.
     jobs: BTreeMap<JobId, Guess>,
 }
 
 impl Recent {
-    /// Learns from what a cluster still knows of its past, and guesses for those that wait as if they came now.
+    /// Learns from the past that a cluster still has, and guesses for waiting jobs as if they were submitted
+    /// now.
     #[must_use]
     pub fn new(cluster: &Cluster) -> Self {
         let scheduler = &cluster.policy().scheduler;
@@ -156,7 +158,7 @@ impl Recent {
             Event::HetJobSubmitted { jobs, specs } => {
                 jobs.iter().zip(specs).for_each(|(job, spec)| self.submitted(*job, spec));
             }
-            // How long a run would have taken that was cut short for another job is not known.
+            // The full run time of a job that was preempted is not known.
             Event::JobEnding { job, outcome, .. } if outcome.state != EndState::Preempted => {
                 if let Some(job) = cluster.job(*job)
                     && let Phase::Completing(completing) = &job.phase
@@ -164,7 +166,7 @@ impl Recent {
                     self.finished(&job.spec, job.phase.run_time(completing.ended));
                 }
             }
-            // What was guessed of an array holds for each of its tasks.
+            // The guess for an array holds for each of its tasks.
             Event::TasksSplit { .. } | Event::JobStarted { .. } => {
                 let split = event.split().and_then(|(from, job)| Some((job, *self.jobs.get(&from)?)));
                 self.jobs.extend(split);
@@ -188,7 +190,7 @@ impl Recent {
         }
     }
 
-    /// Learns that a job has finished after so many seconds.
+    /// Learns that a job has finished after `ran` seconds.
     pub fn finished(&mut self, spec: &JobSpec, ran: u64) {
         if !self.predict.is_learnt() {
             return;
@@ -224,20 +226,20 @@ impl Forecast for Recent {
     }
 }
 
-/// The floor of the mean of the last two runs.
+/// The floor of the mean of the last two run times, in seconds; `None` if there are fewer than two.
 fn recent2(runs: &VecDeque<Run>) -> Option<Guess> {
     let (last, before) = (runs.front()?, runs.get(1)?);
     let mean = u64::midpoint(last.seconds, before.seconds);
     Some(Guess { likely: mean, mean })
 }
 
-/// What a job asks for, as a run that has taken all of its time.
+/// The request of a job, as a run that took all of its time.
 fn asked(spec: &JobSpec) -> Run {
     let request = requested(spec);
     Run { seconds: request, request, cpus: least(&spec.shape).1 }
 }
 
-/// What a job that has run for `ran` seconds is planned to run in all; `None` for its request.
+/// The planned total run time of a job that has run for `ran` seconds; `None` for its request.
 fn corrected(correct: Correct, predicted: u64, request: u64, ran: u64) -> Option<u64> {
     if ran < predicted {
         return Some(predicted);

@@ -1,40 +1,41 @@
-//! How long a job will run, judged by runs of the same user that resemble it.
+//! Predicted run times of jobs, from runs of the same user that resemble them.
 //!
-//! The newest run weighs 1, each one before it nine tenths of the next. What differs from the job weighs less: a run
-//! that asked for twice or half the time, or for twice or half the CPUs, a quarter. Two guesses come of these weights,
-//! because orders and plans err differently. The *mean* says what a job costs on average, and orders weigh jobs by it: a
-//! long run among short ones counts. The *likely* time is the geometric mean, which one long run among short ones
-//! hardly moves: plans count with it. The three constants were chosen on the traces KTH-SP2 and SDSC-SP2 with arrivals
-//! jittered; anything near them does as well.
+//! The newest run weighs 1, and each earlier one nine tenths of the next. Differences from the job lower the
+//! weight: a run that asked for twice or half the time, or for twice or half the CPUs, weighs a quarter.
+//! These weights give two guesses, because orders and plans err differently. The *mean* estimates the average
+//! cost of a job, and orders weigh jobs by it: one long run among short ones counts. The *likely* time is the
+//! geometric mean, which one long run among short ones hardly changes: plans use it. The three constants were
+//! chosen on the traces KTH-SP2 and SDSC-SP2 with arrivals jittered; nearby values do as well.
 
 use std::collections::VecDeque;
 
-/// Runs of a user that are remembered.
+/// Number of runs remembered per user.
 pub(crate) const REMEMBERED: usize = 30;
 
-/// What a run weighs, of the weight of the one after it.
+/// The weight of a run relative to the next newer one.
 const FADES: f64 = 0.9;
 
-/// Shorter runs count as this long, seconds: below it differences are noise, as they are for the bounded slowdown.
+/// Shorter runs count as this long, in seconds. Below it differences are noise, as they are for the bounded
+/// slowdown.
 const SHORTEST: u64 = 10;
 
-/// A run, and what was asked for.
+/// A run, and what its job asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// The run time, seconds.
+    /// The run time, in seconds.
     pub(crate) seconds: u64,
-    /// How long it was allowed to take, seconds.
+    /// The requested time, in seconds.
     pub(crate) request: u64,
-    /// The fewest CPUs it would have run on.
+    /// The smallest number of CPUs that the job accepted.
     pub(crate) cpus: u64,
 }
 
-/// What is guessed of a job's run time, seconds.
+/// The predicted run time of a job, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Guess {
-    /// What plans count with.
+    /// The time that plans use.
     pub(crate) likely: u64,
-    /// What orders weigh by.
+    /// The time by which orders weigh the job.
     pub(crate) mean: u64,
 }
 
@@ -43,7 +44,7 @@ pub(crate) fn guess(runs: &VecDeque<Run>, asked: &Run) -> Option<Guess> {
     let (mut weight, mut weights, mut mean, mut logs) = (1.0, 0.0, 0.0, 0.0);
     for run in runs {
         let resembles = (alike(run.request, asked.request) * alike(run.cpus, asked.cpus)).powi(2);
-        // However little they resemble it, some runs are better than none.
+        // Runs that hardly resemble the job are still better than none.
         let counts = weight * resembles.max(1e-9);
         let seconds = real(run.seconds.max(SHORTEST));
         weights += counts;
@@ -70,7 +71,7 @@ fn real(number: u64) -> f64 {
     reason = "a mean of run times lies between the shortest and the longest; the conversion saturates"
 )]
 fn whole(seconds: f64) -> u64 {
-    // Logarithms of whole seconds come back a hair below them.
+    // The exponential of a logarithm may fall slightly below the whole second.
     (seconds + 1e-6) as u64
 }
 

@@ -1,22 +1,23 @@
-//! What was found out about requests: whoever asks for the same is not judged again.
+//! Remembered findings about requests, so that equal requests are not judged again.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use crate::model::job::{FabricAsk, JobSpec, Shape};
 
-/// The last `MANY` requests of which something was found out that follows from what stands: when a node or the policy changes,
-/// all are judged anew.
+/// The last `MANY` requests for which something was found that follows from nodes and policy. When a node or
+/// the policy changes, all are judged anew.
 #[derive(Debug, Default)]
 pub(crate) struct Alike<T, const MANY: usize>(Mutex<VecDeque<Known<T>>>);
 
-/// The requests that were accepted last, and what their users should know.
+/// The requests that were accepted last, and the warnings for their users.
 pub(crate) type Accepted = Alike<Vec<String>, 32>;
 
-/// Requests that would fit if every node that is in service were idle. A pass asks of the first hundred that wait.
+/// Requests that would fit if every node in service were idle. A pass asks for the first hundred waiting
+/// jobs.
 pub(crate) type FitUp = Alike<(), 128>;
 
-/// All of a request that tells whether the idle nodes of a partition hold it.
+/// The parts of a request that decide whether the idle nodes of a partition hold it.
 #[derive(Debug)]
 struct Known<T> {
     partition: usize,
@@ -26,7 +27,7 @@ struct Known<T> {
 }
 
 impl<T: Clone, const MANY: usize> Alike<T, MANY> {
-    /// What was found out about a request like this one. While another thread looks, nothing is known.
+    /// The finding about an equal request; `None` if there is none or another thread holds the lock.
     pub(crate) fn find(&self, partition: usize, spec: &JobSpec) -> Option<T> {
         let mut all = self.0.try_lock().ok()?;
         let at = all.iter().position(|known| {
@@ -38,7 +39,7 @@ impl<T: Clone, const MANY: usize> Alike<T, MANY> {
         Some(what)
     }
 
-    /// Remembers what was found out about a request.
+    /// Remembers a finding about a request.
     pub(crate) fn note(&self, partition: usize, spec: &JobSpec, what: T) {
         let Ok(mut all) = self.0.try_lock() else { return };
         let (shape, fabric) = (spec.shape.clone(), spec.fabric.clone());

@@ -1,8 +1,9 @@
-//! Amounts of what nodes have, numbered, so that a pass compares and looks up small integers instead of vectors.
+//! Amounts of what nodes have, numbered, so that a pass compares and looks up small integers instead of
+//! vectors.
 //!
-//! An amount is a row of numbers: CPUs, memory in MiB, whether nobody is suspended there, then devices in the order of the
-//! node's `gres`. Nodes of equal shape form a class. A [`RoomId`] stands for one class and one amount; equal amounts of a
-//! class have one number.
+//! An amount is a row of numbers: CPUs, memory in MiB, whether the node has no suspended job, then devices in
+//! the order of the node's `gres`. Nodes of equal shape form a class. A [`RoomId`] stands for one class and
+//! one amount; equal amounts of a class have one number.
 
 use std::slice::ChunksExact;
 use std::sync::Arc;
@@ -12,17 +13,18 @@ use smallvec::SmallVec;
 
 use crate::model::node::NodeShape;
 
-/// Where an amount keeps its CPUs.
+/// The index of the CPUs in an amount.
 pub(crate) const CPUS: usize = 0;
-/// Where an amount keeps its memory, MiB.
+/// The index of the memory in an amount, in MiB.
 pub(crate) const MEMORY: usize = 1;
-/// Where an amount keeps 1 while nobody is suspended on the node. No job asks for it; but who is suspended stays in his
-/// leaf, whatever he holds there, so that a node without it is not idle for those who want whole leaves.
+/// The index of the entry that is 1 while no suspended job is on the node. No job asks for it. A suspended
+/// job keeps its leaf, whatever it holds there, so a node without this entry is not idle for jobs that want
+/// whole leaves.
 pub(crate) const CLEAR: usize = 2;
-/// Where an amount keeps the devices of the first `gres` entry; the others follow.
+/// The index of the devices of the first `gres` entry; the others follow.
 pub(crate) const GRES: usize = 3;
 
-/// An amount by itself, without a number; that of nodes with few kinds of devices lies where it is.
+/// An amount by itself, without a number. That of a node with few kinds of devices is stored inline.
 pub(crate) type Amount = SmallVec<[u64; 4]>;
 
 /// A class of nodes of equal shape.
@@ -45,7 +47,7 @@ impl RoomId {
     }
 }
 
-/// A class, and where its amount begins and ends in [`Rooms::amounts`].
+/// A class, and the range of its amount in [`Rooms::amounts`].
 #[derive(Clone, Copy, Debug)]
 struct Room {
     class: ClassId,
@@ -60,15 +62,15 @@ impl Room {
     }
 }
 
-/// The classes of nodes and every amount a pass has come across.
+/// The classes of nodes and every amount that a pass has computed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rooms {
     shapes: Vec<Arc<NodeShape>>,
     full: Vec<RoomId>,
     rooms: Vec<Room>,
-    /// The amounts of all rooms, one after the other.
+    /// The amounts of all `rooms`, one after the other.
     amounts: Vec<u64>,
-    /// Every room, by the hash of its class and amount. Looked up, never walked through.
+    /// The number of every amount, by the hash of its class and amount. It is only searched, never iterated.
     numbers: HashTable<RoomId>,
     /// The last answer of [`Rooms::minus`]: nodes that are taken together are often alike.
     last: Option<(RoomId, Box<[u64]>, RoomId)>,
@@ -78,7 +80,7 @@ pub(crate) struct Rooms {
 }
 
 impl Rooms {
-    /// An amount for many to have.
+    /// A shared copy of an amount.
     pub(crate) fn shared(&mut self, amount: &[u64]) -> Arc<[u64]> {
         if *self.shared != *amount {
             self.shared = Arc::from(amount);
@@ -86,7 +88,7 @@ impl Rooms {
         Arc::clone(&self.shared)
     }
 
-    /// The class of nodes of that shape.
+    /// The class of nodes of a shape.
     pub(crate) fn class(&mut self, shape: &Arc<NodeShape>) -> ClassId {
         let known = self.shapes.iter().rposition(|known| Arc::ptr_eq(known, shape) || known == shape);
         let index = known.unwrap_or_else(|| {
@@ -104,7 +106,7 @@ impl Rooms {
         (0..number(self.shapes.len())).map(ClassId)
     }
 
-    /// What the nodes of a class are made of.
+    /// The shape of the nodes of a class.
     pub(crate) fn shape(&self, class: ClassId) -> &NodeShape {
         &self.shapes[class.index()]
     }
@@ -114,44 +116,44 @@ impl Rooms {
         self.full[class.index()]
     }
 
-    /// Nothing of a node of the class.
+    /// The amount with nothing of a node of the class.
     pub(crate) fn nothing(&mut self, class: ClassId) -> RoomId {
         let zeros = vec![0; self.amount(self.full(class)).len()];
         self.intern(class, &zeros)
     }
 
-    /// The number of amounts that have a number.
+    /// Number of numbered amounts.
     pub(crate) fn len(&self) -> usize {
         self.rooms.len()
     }
 
-    /// The class a room belongs to.
+    /// The class to which an amount belongs.
     pub(crate) fn class_of(&self, room: RoomId) -> ClassId {
         self.rooms[room.index()].class
     }
 
-    /// The amount.
+    /// The amount as a row of numbers.
     #[inline]
     pub(crate) fn amount(&self, room: RoomId) -> &[u64] {
         self.rooms[room.index()].amount(&self.amounts)
     }
 
-    /// The rooms from a number on: those of one class that follow each other, with the amount of each.
+    /// The amounts numbered `first` and above, in runs of one class, with each amount's row.
     pub(crate) fn runs_from(&self, first: usize) -> impl Iterator<Item = (ClassId, ChunksExact<'_, u64>)> {
         let rooms = self.rooms.get(first..).unwrap_or_default();
         rooms.chunk_by(|one, next| one.class == next.class).map(|run| {
             let (begin, end) = (run[0].begin as usize, run[run.len() - 1].end as usize);
-            // Amounts of a class have one length, and lie one after the other as they were numbered.
+            // Amounts of a class have one length, and follow one another in the order of their numbers.
             (run[0].class, self.amounts[begin..end].chunks_exact((end - begin) / run.len()))
         })
     }
 
-    /// Whether there is a CPU in it: without one nothing can run there.
+    /// True if the amount has a CPU: without one nothing can run.
     pub(crate) fn usable(&self, room: RoomId) -> bool {
         self.amount(room)[CPUS] > 0
     }
 
-    /// Whether `small` is contained in `large`, both of one class.
+    /// True if `small` is contained in `large`, both of one class.
     pub(crate) fn within(&self, small: RoomId, large: RoomId) -> bool {
         small == large || is_within(self.amount(small), self.amount(large))
     }
@@ -178,7 +180,7 @@ impl Rooms {
         id
     }
 
-    /// The number of an amount of the class of `room`, one number of which is made of those of both.
+    /// The number of an amount in the class of `room`, whose entries `join` computes from both amounts.
     fn of_both(&mut self, room: RoomId, other: &[u64], join: impl Fn(usize, u64, u64) -> u64) -> RoomId {
         let mut amount = std::mem::take(&mut self.scratch);
         amount.clear();
@@ -189,7 +191,7 @@ impl Rooms {
         id
     }
 
-    /// What is left of a room when `taken` is taken; nothing of what there is less of.
+    /// The amount that remains of `room` after `taken` is taken; entries stop at 0.
     pub(crate) fn minus(&mut self, room: RoomId, taken: &[u64]) -> RoomId {
         if let Some((known, same, left)) = &self.last
             && *known == room
@@ -208,14 +210,14 @@ impl Rooms {
         left
     }
 
-    /// A room with `given` added, never more than the class has.
+    /// The amount `room` with `given` added, at most what the class has.
     pub(crate) fn plus(&mut self, room: RoomId, given: &[u64]) -> RoomId {
         let full = self.full(self.class_of(room));
         let full: Box<[u64]> = self.amount(full).into();
         self.of_both(room, given, |at, have, add| (have + add).min(full[at]))
     }
 
-    /// What is in both rooms.
+    /// The amount contained in both.
     pub(crate) fn common(&mut self, one: RoomId, other: RoomId) -> RoomId {
         if self.within(one, other) {
             return one;
@@ -228,24 +230,24 @@ impl Rooms {
     }
 }
 
-/// Whether there is no less of anything in one amount than in another.
+/// True if no entry of `less` exceeds that of `more`.
 pub(crate) fn is_within(less: &[u64], more: &[u64]) -> bool {
     less.iter().zip(more).all(|(less, more)| less <= more)
 }
 
-/// Takes so much of what there is, or all where that is less.
+/// Subtracts `taken`, where entries stop at 0.
 pub(crate) fn take(room: &mut [u64], taken: &[u64]) {
     room.iter_mut().zip(taken).for_each(|(room, taken)| *room = room.saturating_sub(*taken));
 }
 
-/// Everything that a node of that shape has.
+/// Everything that a node of a shape has.
 pub(crate) fn capacity(shape: &NodeShape) -> Box<[u64]> {
     let fixed = [u64::from(shape.cpus), shape.memory_mb, 1];
     fixed.into_iter().chain(shape.gres.iter().map(|gres| u64::from(gres.count))).collect()
 }
 
-/// A number that tells amounts apart, the same on every machine: each word is mixed in by a multiplication whose halves
-/// are folded, as wyhash does.
+/// A hash that distinguishes amounts, the same on every machine. A multiplication whose halves are folded
+/// mixes in each word, as wyhash does.
 fn hash(class: ClassId, amount: &[u64]) -> u64 {
     let mix = |hash: u64, word: &u64| {
         let product = u128::from(hash ^ *word) * 0x9e37_79b9_7f4a_7c15_u128;

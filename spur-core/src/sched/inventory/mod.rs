@@ -1,6 +1,7 @@
-//! The standing half of what a pass looks at: nodes, partitions and fabrics, owned, so that a pass outlives the
-//! moment it was begun and the cluster may change meanwhile. A cluster keeps its inventory until it changes
-//! ([`Cluster::standing`]), so two passes look at the same one if and only if nothing that stands has changed.
+//! The fixed data that a pass reads: nodes, partitions and fabrics. The inventory owns them, so a pass
+//! outlives the moment it began, and the cluster may change meanwhile. A cluster keeps its inventory until
+//! this data changes ([`Cluster::standing`]). So two passes use the same inventory if and only if none of it
+//! has changed.
 
 mod alike;
 pub(super) mod amounts;
@@ -23,14 +24,15 @@ use crate::text::tres::{Tres, TresKind};
 use alike::{Accepted, FitUp};
 use amounts::{ClassId, Rooms};
 
-/// A node as far as plans care.
+/// The fields of a node that plans use.
 #[derive(Clone, Debug)]
 pub(super) struct SceneNode {
     pub(super) name: Arc<str>,
     pub(super) shape: Arc<NodeShape>,
     pub(super) class: ClassId,
     pub(super) weight: u32,
-    /// The share of what ran there that was not lost with it, in millionths.
+    /// The performance of the node: the share of run time there that was not lost to its failures, in
+    /// millionths.
     pub(super) performance: u32,
     pub(super) configured: bool,
     pub(super) available: bool,
@@ -41,18 +43,19 @@ pub(super) struct SceneNode {
 pub(super) struct ScenePartition {
     pub(super) partition: Partition,
     pub(super) fabric: Arc<Fabric>,
-    /// Partitions that share nodes have the same number: a job that waits in one may keep jobs of the other waiting.
+    /// The number of the partition's component, equal for partitions that share nodes: a job that waits in
+    /// one may keep jobs of the other waiting.
     pub(super) component: usize,
-    /// The classes of its nodes, each once, and how many nodes there are of each.
+    /// The classes of its nodes, each once, with the number of nodes of each.
     pub(super) classes: Vec<(ClassId, u32)>,
 }
 
-/// What priorities are measured against.
+/// The scale of priorities.
 #[derive(Clone, Copy, Debug)]
 pub struct PriorityScale {
-    /// Nodes of the cluster.
+    /// Number of nodes of the cluster.
     pub nodes: u32,
-    /// CPUs of the cluster.
+    /// Number of CPUs of the cluster.
     pub cpus: u64,
     /// The largest `priority_job_factor` of any partition.
     pub partition_factor: u32,
@@ -60,32 +63,32 @@ pub struct PriorityScale {
     pub qos_priority: u32,
 }
 
-/// What is added to the weight of a node whose host is off.
+/// The addition to the weight of a node whose host is off.
 const OFF: u32 = 1 << 31;
 
 /// Nodes, partitions and fabrics.
 #[derive(Debug)]
 pub(super) struct Inventory {
     pub(super) policy: Arc<Policy>,
-    /// The entry since which nodes are what and where they are.
+    /// The journal entry since which nodes and their positions are unchanged.
     pub(super) ground: u64,
     pub(super) nodes: Vec<SceneNode>,
     /// The nodes that are out of service.
     pub(super) out: Vec<NodeId>,
     pub(super) partitions: Vec<ScenePartition>,
-    /// The fabric of every topology, which has its name.
+    /// The fabric of every topology, under the topology's name.
     pub(super) fabrics: Vec<Arc<Fabric>>,
-    /// For each of these, once it is asked for: the GPUs of its nodes, by position.
+    /// The GPUs of the nodes by position, for each of `fabrics`, computed on first use.
     gpus: Vec<OnceLock<Arc<[u32]>>>,
     /// Reservations of nodes and time, by name.
     pub(super) reservations: Arc<[Arc<Reservation>]>,
     /// The classes of the nodes.
     pub(super) rooms: Rooms,
-    /// What priorities are measured against.
+    /// The scale of priorities.
     pub(super) scale: PriorityScale,
-    /// The resources of each partition, once a priority is measured against them.
+    /// The resources of each partition, computed when a priority first needs them.
     tres: Vec<OnceLock<Tres>>,
-    /// Requests that it is known to hold.
+    /// Requests that the cluster is known to hold.
     pub(super) accepted: Accepted,
     /// Jobs that no node out of service keeps waiting.
     pub(super) fit_up: FitUp,
@@ -93,14 +96,14 @@ pub(super) struct Inventory {
 }
 
 impl Inventory {
-    /// Copies what stands.
+    /// Copies the fixed data of a cluster.
     pub(super) fn new(cluster: &Cluster) -> Self {
         let mut rooms = Rooms::default();
         let nodes = cluster.nodes().iter().map(|node| SceneNode {
             name: Arc::clone(node.name()),
             shape: Arc::clone(&node.shape),
             class: rooms.class(&node.shape),
-            // Those that are on come first, as with Slurm.
+            // Nodes whose hosts are on come first, as with Slurm.
             weight: if node.is_off() { node.config.weight.saturating_add(OFF) } else { node.config.weight },
             performance: node.past.performance(),
             configured: node.configured,
@@ -144,8 +147,8 @@ impl Inventory {
         }
     }
 
-    /// Whether two inventories have the same configuration, topologies and reservations. Nodes may be in service in one and
-    /// not in the other.
+    /// True if two inventories have the same configuration, topologies and reservations. Nodes may be in
+    /// service in one and not in the other.
     pub(super) fn is_configured_like(&self, other: &Self) -> bool {
         let are_same = |(one, other): (&Arc<Reservation>, &Arc<Reservation>)| Arc::ptr_eq(one, other);
         self.ground == other.ground
@@ -154,12 +157,12 @@ impl Inventory {
             && self.reservations.iter().zip(&*other.reservations).all(are_same)
     }
 
-    /// The number of the partition of that name.
+    /// The index of the partition with a name.
     pub(super) fn partition(&self, name: &str) -> Option<usize> {
         self.partitions.iter().position(|inventory| &**inventory.partition.name() == name)
     }
 
-    /// The partitions that a job names, as far as there are such, with their numbers.
+    /// The partitions that a job names, with their indexes; unknown names are left out.
     pub(super) fn partitions_of<'a>(
         &'a self,
         spec: &'a JobSpec,
@@ -168,13 +171,13 @@ impl Inventory {
         known.map(|index| (index, &self.partitions[index].partition))
     }
 
-    /// How a fabric was configured; a flat one has no configuration.
+    /// The configuration of a fabric; an empty one for a flat fabric.
     pub(super) fn topology(&self, fabric: &Fabric) -> &TopologyConfig {
         let known = self.policy.topologies.iter().find(|config| config.name == fabric.name());
         known.unwrap_or(&self.no_topology)
     }
 
-    /// The GPUs of the nodes of a topology, by position; `None` of a fabric that is no topology's.
+    /// The GPUs of the nodes of a topology, by position; `None` for a fabric that belongs to no topology.
     pub(super) fn gpus_on(&self, fabric: &Fabric) -> Option<&Arc<[u32]>> {
         let index = self.fabrics.iter().position(|known| known.name() == fabric.name())?;
         let gpus = |index| self.nodes[fabric.node(Pos::at(index)).index()].shape.gpus();
@@ -199,7 +202,7 @@ impl Inventory {
     }
 }
 
-/// The nodes of the leaves of some nodes, without these.
+/// The other nodes of the leaves that contain some nodes.
 pub(super) fn others_of_leaves(fabric: &Fabric, nodes: &[NodeId]) -> Vec<NodeId> {
     let leaves = nodes.iter().filter_map(|node| fabric.pos(*node)).filter_map(|pos| fabric.leaf_of(pos));
     let leaves: BTreeSet<DomainId> = leaves.collect();
@@ -208,7 +211,7 @@ pub(super) fn others_of_leaves(fabric: &Fabric, nodes: &[NodeId]) -> Vec<NodeId>
     ids.filter(|id| !nodes.contains(id)).collect()
 }
 
-/// The fabric that a job is placed on in a partition: the one it names, or the partition's.
+/// The fabric on which a job is placed in a partition: the one it names, or the partition's.
 pub(super) fn fabric_for<'a>(
     inventory: &'a Inventory,
     partition: usize,
@@ -232,7 +235,7 @@ pub(super) fn flat(cluster: &Cluster) -> Arc<Fabric> {
     Arc::new(Fabric::flat("none", &nodes))
 }
 
-/// The resources of a node; devices of each type, and of all types of one name.
+/// The resources of a node. Devices count under each type, and under the name for all types.
 fn of_node(shape: &NodeShape) -> Tres {
     let mut tres = Tres::default();
     tres.set(TresKind::Cpu, u64::from(shape.cpus));
@@ -259,7 +262,7 @@ fn scale(cluster: &Cluster) -> PriorityScale {
     }
 }
 
-/// Each class once, and how often it comes.
+/// Each class once, with the number of its occurrences.
 pub(super) fn count_classes(all: impl Iterator<Item = ClassId>) -> Vec<(ClassId, u32)> {
     let mut classes: Vec<(ClassId, u32)> = Vec::new();
     for class in all {

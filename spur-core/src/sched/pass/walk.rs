@@ -230,8 +230,8 @@ impl<S: Space> Walk<S> {
         self.rest_of(candidate, made.is_some())
     }
 
-    /// True if the array's limit allows another task to start, or the job belongs to no array. Otherwise notes
-    /// that the job waits.
+    /// True if the array's limit allows another task to start, or the job belongs to no array. Otherwise
+    /// notes that the job waits.
     fn lets_start(&mut self, candidate: &Queued) -> bool {
         let lets = candidate.array.as_ref().is_none_or(|tasks| self.throttle.lets(tasks));
         if !lets {

@@ -81,7 +81,7 @@ impl EligibleNodes {
         Ok(unseen.seen_by(inventory, &request.need))
     }
 
-    /// The same nodes on the same fabric, for another need.
+    /// These nodes on this fabric, for another need.
     pub(crate) fn seen_by(&self, inventory: &Inventory, need: &Need) -> Self {
         let of_class = by_class(inventory, need);
         let is_same = self.idle.are_whole() == need.counts_nodes() && self.of_class == of_class;

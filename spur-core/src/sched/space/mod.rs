@@ -1,8 +1,9 @@
-//! What a pass plans on: nodes and licenses over time, with one question, where and when does a job fit?
+//! The space on which a pass plans: nodes and licenses over time, with the search for the earliest start of a
+//! job.
 //!
-//! A deep pass builds one for itself ([`State`](crate::sched::state::State)); quick passes keep one and change it as
-//! things happen (`Ledger` in `sched/quick`). Promises of both: what is booked is given to nobody else; the same content
-//! gives the same answers.
+//! A deep pass builds one for itself ([`State`](crate::sched::state::State)); quick passes keep one and
+//! update it with events (`Ledger` in `sched/quick`). Both guarantee two things: no resource is booked twice,
+//! and equal content gives equal answers.
 
 mod query;
 
@@ -28,56 +29,59 @@ use crate::text::time::Time;
 
 pub(crate) use query::{Aspect, Findings, Hit, Placed, Query};
 
-/// How many nodes are not there for a job although they are idle, or have all that it needs but one thing.
+/// The numbers of nodes that a job cannot use although they are idle, and of those that lack only one
+/// resource.
 #[derive(Debug, Default)]
 pub(crate) struct Aside {
     /// Idle nodes in leaves that a job has to itself.
     pub(crate) closed: BTreeMap<JobId, usize>,
-    /// Idle nodes in every reservation.
+    /// Idle nodes in each reservation.
     pub(crate) reserved: BTreeMap<Arc<str>, usize>,
-    /// Idle nodes that are planned for others before the job would be over.
+    /// Idle nodes that are planned for others before the job would end.
     pub(crate) planned: usize,
-    /// Nodes that have all but one thing.
+    /// Nodes that have all that the job needs but one resource.
     pub(crate) lacking: BTreeMap<Scarce, usize>,
 }
 
 /// Nodes and licenses over time.
 pub(crate) trait Space {
-    /// The time from which it is known.
+    /// The time at which the space begins.
     fn now(&self) -> Time;
 
     fn realms(&self) -> &Realms;
 
     fn licenses(&self) -> &Licenses;
 
-    /// What has been found out about jobs on it.
+    /// The findings about jobs on this space.
     fn findings(&mut self) -> &mut Findings;
 
-    /// Learns that a search on it was given up, so that another one may find on less what this one did not.
+    /// Records that a search on this space was given up, so that a later one may find on less what this one
+    /// missed.
     fn doubt(&mut self);
 
-    /// Takes what a job is given that starts now, for so many seconds; `task`: one of those that its record stands for,
-    /// `asked`: the realm it starts in and the licenses it wants.
+    /// Takes the resources of a job that starts now and runs for `lasts` seconds. `task` is true if the start
+    /// is one task of the array whose record is `job`. `asked` is the realm in which the job starts, and the
+    /// licenses that it needs.
     fn start(&mut self, job: JobId, task: bool, parts: &[Part], asked: (usize, &WantedLicenses), lasts: u64);
 
-    /// Takes what a later start is to have.
+    /// Takes the resources of a later start.
     fn reserve(&mut self, made: &Reservation);
 
-    /// Gives that back.
+    /// Returns the resources of a later start.
     fn release(&mut self, made: &Reservation);
 
-    /// Whether a part of a later start is free that is planned in a realm; `None` on a node that is out of service.
+    /// True if a part of a later start is free in a realm; `None` on a node that is out of service.
     fn has_part(&mut self, realm: usize, made: &Reservation, part: &Part) -> Option<bool>;
 
-    /// Whether all of a later start is free that is planned in a realm.
+    /// True if all of a later start is free in a realm.
     fn has(&mut self, realm: usize, made: &Reservation) -> bool {
         let asked = [(realm, made.asked(self.realms()).1)];
         self.licenses().earliest(&asked, made.start, made.lasts()) == Some(made.start)
-            // Of its leaves, a job closes what is out of service, too.
+            // A job with whole leaves closes nodes out of service, too.
             && made.parts.iter().all(|part| self.has_part(realm, made, part).unwrap_or(part.slots == 0))
     }
 
-    /// Whether a part is free at this moment.
+    /// True if a part is free now.
     fn is_free(&self, part: &Part) -> bool;
 
     /// The running job whose planned end at `at` frees one of the nodes.
@@ -86,28 +90,29 @@ pub(crate) trait Space {
     /// The nodes that are shut in a realm at some time from now until `until`; `None` if there are none.
     fn shut(&self, realm: usize, until: Time) -> Option<FixedBitSet>;
 
-    /// The earliest start of a job in a stretch of time, and whether the search for it was given up. Only the room in the
-    /// query's realm counts, not licenses.
+    /// The earliest start of a job within `times`, and whether the search was given up. Only the nodes in the
+    /// query's realm count, not licenses.
     fn search(&mut self, aspect: Aspect<'_>, times: Range<Time>) -> (Option<Hit>, bool);
 
-    /// Shows `look` the slots that are planned to be free at this moment, for as long as a job runs; nothing if it is found to
-    /// fit before they are known.
+    /// Passes `look` the slots that are planned to be free now for as long as the job runs. Returns `None`
+    /// without calling it if the job fits before they are computed.
     fn show_now<T>(&mut self, aspect: Aspect<'_>, look: impl FnOnce(&Slots) -> Option<T>) -> Option<T>;
 
-    /// What a node has in a realm for so many seconds; for a start at this moment no more than nobody holds.
+    /// The amount of a node that is free in a realm for `seconds`. For a start now it contains at most what
+    /// no job holds.
     fn room(&mut self, realm: usize, node: NodeId, at: Time, seconds: u64, starts: bool) -> Option<RoomId>;
 
     fn rooms(&mut self) -> &mut Rooms;
 
-    /// Positions that are not entirely free from a time on for so many seconds; for a start at this moment, also those that
-    /// somebody still holds.
+    /// The positions that are not entirely free for a time and a number of seconds from it. For a start now,
+    /// those on which a job still holds something are included.
     fn occupied(&self, realm: usize, fabric: &Fabric, times: (Time, u64), starts: bool) -> FixedBitSet;
 
-    /// The moments at which some node has something else than before, in no order.
+    /// The times at which the amount of some node changes, in no order.
     fn moments(&self, realm: usize) -> Vec<Time>;
 
-    /// The earliest start for a job before the query's `until`: at every stage of its wishes, through each of its sets of
-    /// eligible nodes.
+    /// The earliest start of a job before the query's `until`, over every stage and every set of eligible
+    /// nodes.
     fn find(&mut self, query: &Query<'_>) -> Option<Hit> {
         let last = self.realms().end(query.realm).map_or(query.until, |end| end.min(query.until));
         let mut best: Option<Hit> = None;
@@ -126,7 +131,8 @@ pub(crate) trait Space {
         best
     }
 
-    /// The earliest start in one stage through one set of eligible nodes, beginning where earlier searches have shown it may lie.
+    /// The earliest start in one stage and one set of eligible nodes. The search begins at the bound that
+    /// earlier searches have found.
     fn find_at(&mut self, aspect: Aspect<'_>, until: Time) -> Option<Hit> {
         let Aspect { query, stage, eligible } = aspect;
         let (nodes, slots) = (query.request.min_nodes(), query.request.min_slots());
@@ -163,19 +169,19 @@ pub(crate) trait Space {
         }
     }
 
-    /// The first moment from `from` on at which there are licenses for so many seconds; `None` if that is not before timelines end,
-    /// because nothing is known of nodes then.
+    /// The first moment from `from` on at which the licenses are free for `seconds`. `None` if that is not
+    /// before timelines end, because nodes are unknown then.
     fn licensed(&self, asked: &Asked<'_>, from: Time, seconds: u64) -> Option<Time> {
         let at = self.licenses().earliest(asked, from, seconds)?;
         (Second::of(at, self.now()) < Second::LAST).then_some(at)
     }
 
-    /// What a placement takes of each node.
+    /// The amounts that a placement takes of each node.
     ///
-    /// `None` where a job past its time still holds devices that the planned ones cannot be exchanged for.
+    /// `None` if an overdue job still holds devices for which the planned ones cannot be exchanged.
     fn parts(&mut self, inventory: &Inventory, need: &Need, hit: &Hit) -> Option<Vec<Part>> {
         let mut parts: Vec<Part> = Vec::with_capacity(hit.placement.shares.len());
-        // Nodes that are alike give the same.
+        // Nodes with equal amounts give the same.
         let (mut last, mut taken) = (None, Arc::<[u64]>::default());
         for (pos, slots) in &hit.placement.shares {
             let node = hit.eligible.fabric.node(*pos);
@@ -193,8 +199,8 @@ pub(crate) trait Space {
         Some(parts)
     }
 
-    /// Why a job does not fit at this moment, and how many of the nodes or slots it wants are free; not for one that wants
-    /// whole leaves, whose nodes may be free and closed.
+    /// The misfit that keeps a job from starting now, and the number of free nodes or slots. The number is
+    /// `None` for a job with whole leaves, whose nodes may be free and closed.
     fn misfit(&mut self, query: &Query<'_>) -> Option<(Misfit, Option<u64>)> {
         let (stage, eligible, now) = (query.stages.first()?, query.plain, self.now());
         let whole = stage.ask().whole_leaves;
@@ -210,7 +216,7 @@ pub(crate) trait Space {
         })
     }
 
-    /// The license that keeps a job of so many seconds waiting at this moment, in a sentence.
+    /// The sentence about the license that keeps a job of `seconds` waiting now; `None` if licenses do not.
     fn lacks_license(&self, asked: &Asked<'_>, seconds: u64) -> Option<String> {
         let lack = self.licenses().lacking(asked, self.now(), seconds)?;
         let Lack { name, wanted, left, later, reserved } = lack;
@@ -220,13 +226,15 @@ pub(crate) trait Space {
         Some(format!("needs license {name}:{wanted}{when} {left} {verb} {what}{others}"))
     }
 
-    /// Idle nodes that a job could use and may not have now, by what they are for; nothing where nobody asks for sentences.
+    /// The idle nodes that a job could use but cannot have now, counted by purpose. Empty where no sentences
+    /// are needed.
     fn aside(&mut self, _scene: &Inventory, _hunt: &Query<'_>) -> Aside {
         Aside::default()
     }
 
-    /// The reservation that alone keeps a job of the open realm from starting at this moment: one for maintenance if
-    /// there is one among several. `barring` are those that are always ahead, which the query knows nothing of.
+    /// The reservation that alone keeps a job of the open realm from starting now; among several, one for
+    /// maintenance if there is one. `barring` are the floating reservations, which the query does not
+    /// contain.
     fn kept_out_by(&mut self, query: &Query<'_>, barring: &[Arc<Site>]) -> Option<Arc<Site>> {
         if self.realms().is_single() {
             return None;

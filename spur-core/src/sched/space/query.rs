@@ -1,4 +1,4 @@
-//! What is looked for in time, and what is found.
+//! The query for a start, and its result.
 
 use std::sync::Arc;
 
@@ -14,40 +14,41 @@ use crate::sched::timeline::start_bounds::StartBounds;
 use crate::sched::timeline::sweep::Wanted;
 use crate::text::time::Time;
 
-/// A job to find room for, in one partition.
+/// A search for the start of a job in one partition.
 #[derive(Clone)]
 pub(crate) struct Query<'a> {
-    /// Where it may be planned.
+    /// The realm in which the job may be planned.
     pub(crate) realm: usize,
-    /// The number of its need.
+    /// The number of the job's need.
     pub(crate) need: usize,
     pub(crate) request: &'a Request,
     pub(crate) eligible_sets: &'a [Arc<EligibleNodes>],
-    /// The first of them that is asked for, not only wished for: what is said of the job is said of it.
+    /// The first set of the job's required constraint, after those of its preferences. Sentences about the
+    /// job use it.
     pub(crate) plain: &'a Arc<EligibleNodes>,
     pub(crate) stages: &'a [Stage],
     pub(crate) licenses: &'a WantedLicenses,
-    /// Planned run time, seconds.
+    /// Planned run time, in seconds.
     pub(crate) run_time: u64,
-    /// Only a start from this on is of interest.
+    /// The earliest start of interest.
     pub(crate) from: Time,
-    /// Only a start before this is of interest.
+    /// Only a start before this time is of interest.
     pub(crate) until: Time,
 }
 
-/// What has been found out about needs, domains and starts, for all jobs.
+/// Findings about needs, domains and starts, for all jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// Needs by number, of which equal ones have the same.
+    /// Needs by number; equal ones share a number.
     pub(crate) needs: Needs,
     pub(crate) domains: DomainTable,
-    /// When requests start at the earliest, as far as that is known.
+    /// Known lower bounds of the start times of requests.
     pub(crate) start_bounds: StartBounds,
-    /// Whether the domains that could have held a job and lost are named with those that may start from now on.
+    /// True if starts from now on also name the best domains that could have held the job and lost.
     pub(crate) names_rivals: bool,
 }
 
-/// A query in one stage, and through one of its sets of eligible nodes.
+/// A query in one stage and one of its sets of eligible nodes.
 #[derive(Clone, Copy)]
 pub(crate) struct Aspect<'a> {
     pub(crate) query: &'a Query<'a>,
@@ -55,17 +56,17 @@ pub(crate) struct Aspect<'a> {
     pub(crate) eligible: &'a Arc<EligibleNodes>,
 }
 
-/// Where a job was placed, with those that lost, and whether it can start there this moment.
+/// A placement, the domains that lost to it, and whether the job can start on it now.
 pub(crate) type Placed = (Placement, Vec<Lost>, bool);
 
 impl Aspect<'_> {
-    /// What one domain has to have for it.
+    /// The nodes and slots that one domain must have for the job.
     pub(crate) fn wanted(&self) -> Wanted {
         let nodes = self.stage.asks.last().and_then(|ask| ask.nodes).map_or(1, |(least, _)| least);
         Wanted { nodes, slots: self.query.request.min_slots() }
     }
 
-    /// Room that was found from a time on.
+    /// The result for a placement that was found at `start`.
     pub(crate) fn hit(&self, realms: &Realms, start: Time, (placement, lost, starts): Placed) -> Hit {
         Hit {
             realm: self.query.realm,
@@ -82,35 +83,35 @@ impl Aspect<'_> {
     }
 }
 
-/// Room that was found.
+/// A start that a search found.
 #[derive(Clone, Debug)]
 pub(crate) struct Hit {
-    /// The realm it is in.
+    /// The realm of the start.
     pub(crate) realm: usize,
     pub(crate) start: Time,
-    /// How long the job is planned to run there, seconds.
+    /// Planned run time at this start, in seconds.
     pub(crate) lasts: u64,
-    /// The time limit that it has to do with there, seconds, if that is not what it asked for.
+    /// The lowered time limit of this start, in seconds; `None` if it is the requested one.
     pub(crate) limit: Option<u64>,
-    /// Whether the job can start this moment.
+    /// True if the job can start now.
     pub(crate) starts: bool,
     pub(crate) placement: Placement,
-    /// The best of the domains that could have held it and lost; looked for only when it starts.
+    /// The best domains that could have held the job and lost; computed only for a start now.
     pub(crate) lost: Vec<Lost>,
     pub(crate) relaxed: Vec<String>,
-    /// Whether the leaves it is in are closed to others while it runs.
+    /// True if the job's leaves are closed to others while it runs.
     pub(crate) whole_leaves: bool,
     pub(crate) eligible: Arc<EligibleNodes>,
 }
 
 impl Query<'_> {
-    /// What it asks of licenses.
+    /// The demand of the job for licenses.
     pub(crate) fn asked(&self) -> [(usize, &WantedLicenses); 1] {
         [(self.realm, self.licenses)]
     }
 
-    /// The time before which a start is of interest next to one that was found: an equally early one only where it
-    /// may have more nodes.
+    /// The time before which a start is better than `hit`. A start at the same time counts only where it may
+    /// have more nodes.
     pub(crate) fn beaten_by(&self, hit: &Hit) -> Time {
         let is_open = self.request.nodes.is_some_and(|(least, most)| least < most);
         hit.start + u64::from(is_open && self.eligible_sets.len() > 1)
@@ -118,7 +119,7 @@ impl Query<'_> {
 }
 
 impl Hit {
-    /// Whether it is the better of two: earlier, or at the same time on more nodes.
+    /// True if this start is earlier than the other, or equally early on more nodes.
     pub(crate) fn beats(&self, other: &Hit) -> bool {
         let order = |hit: &Hit| (hit.start, std::cmp::Reverse(hit.placement.shares.len()));
         order(self) < order(other)

@@ -1,4 +1,4 @@
-//! What a pass knows of nodes and time, and the one question it asks of it: where and when does this job fit?
+//! The nodes over time that a deep pass reads, and the search for the earliest start of a job on them.
 
 mod space;
 pub(super) mod together;
@@ -32,60 +32,61 @@ use super::space::{Aspect, Findings, Hit};
 use super::timeline::Timeline;
 use trial::{Trial, place};
 
-/// Times at which one job may be tried and not fit before the search for its start is given up: a count, so that a
-/// pass decides the same on every machine.
+/// Number of times at which one job may be tried without success before the search for its start is given up.
+/// A count makes a pass decide the same on every machine.
 pub(super) const MAX_TRIES: u32 = 1_000;
-/// Nodes that something is planned on, up to which a start now is looked for without a sweep.
+/// Number of nodes with planned amounts up to which a start now is searched without a sweep.
 const MANY_LIMITED: usize = 256;
 
-/// Nodes that something is planned on, up to which a sight pays that serves a single look.
+/// Number of nodes with planned amounts up to which slots are computed even for a single use.
 const FEW_LIMITED: usize = 32;
 
-/// Looks at idle nodes that a pass takes to say what they are for: those of some milliseconds.
+/// Number of checks of idle nodes that a pass may spend on sentences about their purpose: some milliseconds.
 const MOST_LOOKS: usize = 50_000;
 
-/// What jobs hold of a node until when; of most nodes it is one.
+/// The amounts that jobs hold of a node, with their ends; most nodes have one entry.
 type Holds = SmallVec<[(Time, Amount); 1]>;
 
-/// What is free when, what is free now, and what has been found out about rooms.
+/// The resources free over time, those free now, and the findings about amounts.
 #[derive(Debug, Default)]
 pub(super) struct State {
     now: Time,
     realms: Realms,
-    /// By realm; those that nobody plans in know no nodes.
+    /// The timelines by realm; those of realms in which no job plans contain no nodes.
     timelines: Vec<Timeline>,
     rooms: Rooms,
-    /// By node: what nobody holds at this moment. Less than the timeline has where a job should have ended by now.
+    /// The amount of each node that no job holds now. It is less than the timeline has where a job is
+    /// overdue.
     idle: Vec<RoomId>,
     findings: Findings,
     counters: Counters,
     free_for_ever: FreeForEver,
     licenses: Licenses,
     standing: FreeNow,
-    /// Whether a job past its time still holds what should be free by now.
+    /// True if an overdue job still holds what should be free by now.
     overdue: bool,
     /// Running jobs by their planned end.
     ends: Vec<(Time, JobId, Arc<Alloc>)>,
-    /// What is known of nodes on which nothing runs, to say what they are for.
+    /// The idle nodes, for sentences about their purpose.
     unused: Unused,
 }
 
-/// Nodes on which nothing runs.
+/// Nodes on which no job runs.
 #[derive(Debug, Default)]
 struct Unused {
-    /// The nodes that jobs close by having whole leaves to themselves.
+    /// The nodes that jobs close because they have whole leaves to themselves.
     closed: Vec<(NodeId, JobId)>,
-    /// The other nodes on which nothing runs, once they are asked for.
+    /// The other nodes on which no job runs; `None` before they are first needed.
     open: Option<Vec<NodeId>>,
-    /// How often one of these may still be looked at.
+    /// Number of checks of these nodes that are left.
     looks: usize,
-    /// How many other nodes may still be looked at for what they lack.
+    /// Number of checks of other nodes for what they lack that are left.
     comparisons: usize,
 }
 
 impl State {
-    /// Looks at what runs now and when it is planned to end, for those who plan in some realms. Room that is free for
-    /// less than `shortest` seconds is of no use to anybody.
+    /// Reads what runs now and its planned ends, for planning in some realms. Amounts that are free for less
+    /// than `shortest` seconds are of no use.
     pub(super) fn new(
         PlanInput { cluster, inventory, forecast, now }: PlanInput<'_>,
         shortest: u64,
@@ -96,7 +97,7 @@ impl State {
         let (mut ends, mut closed) = (Vec::new(), Vec::new());
         for job in cluster.jobs().active() {
             let Some((alloc, end)) = holding::until(cluster, job, forecast, now) else { continue };
-            // What is past its time may end any moment.
+            // An overdue job may end any moment.
             let end = end.max(now);
             for (node, amount) in holding::parts(cluster, inventory, job, alloc) {
                 held[node.index()].push((end, amount));
@@ -141,7 +142,7 @@ impl State {
         }
     }
 
-    /// The earliest start in a stretch of time, and whether the search for it was given up.
+    /// The earliest start within `times`, and whether the search was given up.
     fn sweep(&mut self, aspect: Aspect<'_>, times: std::ops::Range<Time>) -> (Option<Hit>, bool) {
         let Aspect { query, stage, eligible } = aspect;
         let (domains, wanted) = (self.findings.domains.of(eligible, stage.ask()), aspect.wanted());
@@ -178,7 +179,7 @@ impl State {
         self.counters.fit(eligible, need.counts_whole_nodes());
         let counts_nodes = search.counts_nodes && wanted.slots <= u64::from(wanted.nodes);
         let layer = layer(eligible, stage.ask()).filter(|_| counts_nodes && !domains.ids.is_empty());
-        // A search of one moment is told of what there is even if it is not enough.
+        // A search of one moment receives the slots even if they are not enough.
         let key = layer.filter(|_| times.start + 1 < times.end).map(|layer| (query.realm, query.need, layer));
         let answer = key.and_then(|key| {
             let found = self.free_for_ever.earliest(key, &search, &mut seen)?;
@@ -194,15 +195,15 @@ impl State {
         (hit.map(|(start, placed)| aspect.hit(&self.realms, start.time(self.now), placed)), gave_up)
     }
 
-    /// Whether this moment can be looked at by itself: nobody is past his time, few nodes are planned on, and the
-    /// constraints look at slots alone.
+    /// True if the current moment can be searched by itself: no job is overdue, few nodes have planned
+    /// amounts, and the constraints depend on slots alone.
     fn stands(&self, Aspect { query, stage, .. }: Aspect<'_>) -> bool {
         !self.overdue
             && stage.ask().minds_others(1).is_none()
             && self.timelines[query.realm].limits_few(MANY_LIMITED)
     }
 
-    /// Whether it is worth looking at this moment by itself for a job that was planned in another way.
+    /// True if a separate search of the current moment pays for a job that was planned in another way.
     fn is_in_sight(&self, aspect: Aspect<'_>) -> bool {
         let Aspect { query, eligible, .. } = aspect;
         let pays = self.standing.knows(query.realm, eligible, query.need)
@@ -210,7 +211,7 @@ impl State {
         pays && self.stands(aspect)
     }
 
-    /// A start at this moment.
+    /// A start now.
     fn look(&mut self, aspect: Aspect<'_>) -> Option<Hit> {
         let domains = self.findings.domains.of(aspect.eligible, aspect.stage.ask());
         let (wanted, names_rivals) = (aspect.wanted(), self.findings.names_rivals);
@@ -224,8 +225,8 @@ impl State {
         Some(aspect.hit(&self.realms, self.now, found?))
     }
 
-    /// Shows `look` what one set of eligible nodes sees for a job that starts at this moment, and how much of the scarcest
-    /// resource of the job nobody holds on a node.
+    /// Passes `look` the slots of one set of eligible nodes for a job that starts now. The second argument
+    /// gives the free amount of the job's scarcest resource on a node.
     fn at_once<T>(
         &mut self,
         aspect: Aspect<'_>,
@@ -242,7 +243,7 @@ impl State {
     }
 }
 
-/// What a node has free at this moment, and what it will have as its jobs end.
+/// The amount of a node that is free now, and its amounts after the ends of its jobs.
 fn steps(
     rooms: &mut Rooms,
     node: &SceneNode,
@@ -250,13 +251,13 @@ fn steps(
     now: Time,
 ) -> (RoomId, SmallVec<[(Time, RoomId); 4]>) {
     held.sort_by_key(|(end, _)| *end);
-    // What is held until the last end is taken from the full room first, so that the first step is what is free now, and
-    // what should be by now is on the way.
+    // Holds are subtracted from the full amount in order of their ends, the last first. So the first step is
+    // the present amount, and the amount that should be free by now comes on the way.
     let mut room = rooms.full(node.class);
     let mut at_once = room;
     let mut steps: SmallVec<[(Time, RoomId); 4]> = SmallVec::new();
     for (end, amount) in held.iter().rev() {
-        // Of several ends at one time the last has all the room.
+        // Of several ends at one time, the last has the whole amount.
         if !end.is_never() && *end > now && steps.last().is_none_or(|(at, _)| at != end) {
             steps.push((*end, room));
         }

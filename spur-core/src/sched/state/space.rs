@@ -1,4 +1,4 @@
-//! A whole picture of nodes and time as what a pass plans on.
+//! A complete state of nodes and time as the space of a pass.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,7 +23,7 @@ use crate::sched::space::{Aside, Aspect, Findings, Hit, Query, Space};
 
 use super::State;
 
-/// How many looks at a node cost as much as to find out what one amount lacks.
+/// Number of node checks that cost as much as finding what one amount lacks.
 const COMPARISON: usize = 16;
 
 impl Space for State {
@@ -130,10 +130,10 @@ impl Space for State {
         }
         let mut open =
             self.unused.open.take().unwrap_or_else(|| (0..inventory.nodes.len()).map(NodeId::at).collect());
-        // Who starts in a pass uses more of them, and nobody leaves.
+        // Starts in a pass occupy more of these nodes, and no job ends.
         open.retain(|node| self.rooms.full(inventory.nodes[node.index()].class) == self.idle[node.index()]);
         let (need, now) = (&query.request.need, self.now);
-        // On a large cluster only the first of many who wait are told.
+        // On a large cluster only the first of many waiting jobs get this sentence.
         let looks = self.unused.looks.checked_sub(open.len());
         self.unused.looks = looks.unwrap_or(0);
         for node in open.iter().copied().filter(|node| looks.is_some() && could_serve(*node)) {
@@ -160,7 +160,7 @@ impl Space for State {
 }
 
 impl State {
-    /// How many of the nodes on which something runs have all that a job needs but one thing.
+    /// Number of nodes with running jobs that have all that a job needs but one resource, by that resource.
     fn lacking(&mut self, inventory: &Inventory, query: &Query<'_>) -> BTreeMap<Scarce, usize> {
         let (eligible, mut lacking) = (query.plain, BTreeMap::new());
         let left = self.unused.comparisons;
@@ -185,7 +185,7 @@ impl State {
         lacking
     }
 
-    /// Takes what a job is planned to use.
+    /// Takes the amounts and licenses that a job is planned to use.
     fn book(&mut self, parts: &[Part], asked: (usize, &WantedLicenses), from: Time, to: Time, starts: bool) {
         self.licenses.take(asked, from, to, starts);
         for timeline in &mut self.timelines {
@@ -194,7 +194,7 @@ impl State {
     }
 }
 
-/// What parts take of which node.
+/// The nodes of the parts, with the amount taken of each.
 fn taken(parts: &[Part]) -> impl Iterator<Item = (NodeId, &[u64])> {
     parts.iter().map(|part| (part.node, &*part.taken))
 }

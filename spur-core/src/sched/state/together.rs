@@ -1,4 +1,4 @@
-//! Room for several components that start at one moment.
+//! Starts for several components at one moment.
 
 use std::sync::Arc;
 
@@ -13,16 +13,17 @@ use crate::text::time::Time;
 use crate::sched::request::Part;
 use crate::sched::space::{Aspect, Hit, Query, Space};
 
-/// Moments at which all components of one job are tried: a count, so that a pass decides the same on every machine.
+/// Number of moments at which all components of one job are tried. A count makes a pass decide the same on
+/// every machine.
 const MOST_MOMENTS: u32 = 200;
 
-/// A component in one partition, seen through one of its sets of eligible nodes.
+/// A component in one partition with one of its sets of eligible nodes.
 pub(crate) struct Place<'a> {
     pub(crate) query: Query<'a>,
     pub(crate) eligible: &'a Arc<EligibleNodes>,
 }
 
-/// All components of a job, which are to start at one moment.
+/// All components of a job, which must start at one moment.
 pub(crate) struct Joint<'a, S> {
     pub(crate) space: &'a mut S,
     pub(crate) inventory: &'a Inventory,
@@ -30,16 +31,16 @@ pub(crate) struct Joint<'a, S> {
     pub(crate) near: &'a Nearness,
 }
 
-/// What a component asks for if it starts then.
+/// The stage of a component that starts at `at`.
 fn stage<'a>(query: &Query<'a>, at: Time) -> Option<&'a Stage> {
     query.stages.iter().find(|stage| stage.from <= at && at < stage.until)
 }
 
 impl<S: Space> Joint<'_, S> {
-    /// The earliest moment before `until` at which all components fit at once, and where each then goes.
+    /// The earliest moment before `until` at which all components fit at once, with the placement of each.
     ///
-    /// A moment is worth a look if each component fits then by itself. Whether they do so together is asked at that
-    /// moment, and then whenever somebody gives something back.
+    /// A moment is tried if each component fits alone then. The placement of all together is tried at that
+    /// moment, and then whenever resources are returned.
     pub(crate) fn find(&mut self, until: Time) -> Option<Vec<(Hit, Vec<Part>)>> {
         let places = self.places;
         let asked: Vec<(usize, &WantedLicenses)> =
@@ -72,13 +73,13 @@ impl<S: Space> Joint<'_, S> {
             }
             let moments = moments.get_or_insert_with(|| self.moments());
             let next = *moments.get(moments.partition_point(|moment| *moment <= at))?;
-            // After so many, the one at which everything that is planned is over.
+            // After this many moments, only the one after all planned ends is tried.
             at = if tried + 1 < MOST_MOMENTS { next } else { moments.last().copied().unwrap_or(next) };
         }
         None
     }
 
-    /// The first moment from `from` on at which each component fits by itself, and there are licenses for all.
+    /// The first moment from `from` on at which each component fits alone and there are licenses for all.
     fn each_alone(&mut self, asked: &Asked<'_>, run_time: u64, from: Time, until: Time) -> Option<Time> {
         let mut at = from;
         loop {
@@ -102,10 +103,10 @@ impl<S: Space> Joint<'_, S> {
         })
     }
 
-    /// Places all components at one moment; if they are to start, on no more than nobody holds.
+    /// Places all components at one moment; if `starts`, only on what no job holds.
     ///
     /// # Errors
-    /// There is no way; the flag says whether that is certain.
+    /// There is no placement; the flag is true if that is certain.
     fn at_once(&mut self, at: Time, starts: bool, budget: &mut u64) -> Result<Vec<Seat>, bool> {
         let Self { space, inventory, places, near } = self;
         let mut members = Vec::with_capacity(places.len());
@@ -125,7 +126,7 @@ impl<S: Space> Joint<'_, S> {
         place_together(inventory, space.rooms(), &members, near, (budget, None))
     }
 
-    /// The moments at which a node has something else than before, or a component asks for something else.
+    /// The times at which the amount of a node changes, or a component enters another stage.
     fn moments(&self) -> Vec<Time> {
         let places = self.places;
         let stages = places.iter().flat_map(|place| place.query.stages).map(|stage| stage.from);

@@ -1,4 +1,4 @@
-//! Trying to place one job at the moments that a search comes up with.
+//! Attempts to place one job at the moments that a search produces.
 
 use std::ops::ControlFlow;
 
@@ -19,30 +19,33 @@ use crate::text::time::Time;
 
 use super::MAX_TRIES;
 
-/// Domains that lost, named with a start.
+/// Number of domains that lost and are named with a start.
 const RIVALS: usize = 3;
 
-/// Tries to place a job at the times a sweep comes up with.
+/// Attempts to place a job at the times that a sweep produces.
 pub(super) struct Trial<'a> {
-    /// When the timeline begins.
+    /// The time at which the timeline begins.
     pub(super) now: Time,
     pub(super) aspect: Aspect<'a>,
-    /// By node: what nobody holds at this moment.
+    /// The amount of each node that no job holds now.
     pub(super) idle: &'a [RoomId],
-    /// Whether that may be less than what is planned with: jobs past their time hold it, or reservations show more.
+    /// True if `idle` may be less than the planned amounts: overdue jobs hold resources, or reservations show
+    /// more.
     pub(super) held_back: bool,
-    /// For a job that wants whole leaves: where to see what else is planned, and for how long it wants them.
+    /// For a job with whole leaves: the timeline that shows what else is planned, and the seconds for which
+    /// the job needs them.
     pub(super) timeline: Option<(&'a Timeline, u64)>,
     pub(super) tries: u32,
-    /// Whether rivals are named with a start.
+    /// True if rivals are named with a start.
     pub(super) names_rivals: bool,
-    /// Whether the whole job has to be in one of the domains that are counted.
+    /// True if the whole job must be in one of the domains that are counted.
     pub(super) in_domain: bool,
     pub(super) hit: Option<Placed>,
 }
 
 impl Trial<'_> {
-    /// Answers a search of which it is known when some domain has enough first, unless it has to be carried out.
+    /// Answers a search for which the first time with enough in some domain is known, unless it must be
+    /// carried out.
     pub(super) fn settle(
         &mut self,
         first: Earliest,
@@ -60,15 +63,15 @@ impl Trial<'_> {
         }
     }
 
-    /// Whether nothing outside the one domain that has enough matters at some time. No placement leaves it; rivals and
-    /// scores are looked for elsewhere as well.
+    /// True if nothing outside the one domain that has enough matters at a time. No placement leaves the
+    /// domain, but rivals and scores depend on others as well.
     fn looks_at_domain(&self, at: Second) -> bool {
         let is_scored = self.aspect.stage.asks.iter().any(|ask| ask.score.any());
         let looks_around = at == Second::BEGIN && self.names_rivals || is_scored;
         self.in_domain && !looks_around
     }
 
-    /// The best placement there is; for one that starts, with those that lost.
+    /// The best placement; for a start now, with the domains that lost.
     fn place(&self, rooms: &Rooms, slots: &Slots, at: Second, starts: bool) -> Option<Placed> {
         let occupied = self.timeline.map(|(timeline, run_time)| {
             let times = (at.time(self.now), run_time);
@@ -80,7 +83,7 @@ impl Trial<'_> {
         place(self.aspect, occupied.as_ref(), (slots, free), (starts, self.names_rivals)).0
     }
 
-    /// Says whether the job can start at a time at which some domain has enough, or whether to go on.
+    /// Decides whether the job can start at a time at which some domain has enough, or the sweep goes on.
     pub(super) fn accept(&mut self, seen: &mut Seen<'_>, at: Second, slots: &mut Slots) -> Verdict {
         self.tries += 1;
         let rooms = seen.rooms;
@@ -103,9 +106,9 @@ impl Trial<'_> {
     }
 }
 
-/// The best placement there is, if it starts and rivals are named with those that lost; and whether it is sure that there is
-/// none better, or none. `free` says how much of the scarcest resource of the job nobody holds on a node; where it is not
-/// known, nodes with equally many slots are alike.
+/// The best placement, and whether it is certain that none is better, or that there is none. If it starts and
+/// rivals are named, the domains that lost come with it. `free` gives the free amount of the job's scarcest
+/// resource on a node; without it, nodes with equally many slots are alike.
 pub(crate) fn place(
     Aspect { query, stage, eligible }: Aspect<'_>,
     occupied: Option<&FixedBitSet>,
@@ -128,15 +131,15 @@ pub(crate) fn place(
     (found, is_sure)
 }
 
-/// Places a job on what nobody holds, or else on what should be free by now; `held` are positions where that is more, with what
-/// they have indeed.
+/// Places a job on what no job holds, or else on what should be free by now. `held` lists the positions where
+/// the latter is more, with the slots that are really free.
 pub(crate) fn place_now(
     Aspect { stage, eligible, .. }: Aspect<'_>,
     slots: &mut Slots,
     held: Vec<(Pos, u32)>,
     mut place: impl FnMut(&Slots, bool) -> Option<Placed>,
 ) -> Option<Placed> {
-    // Others may still hold leaves that it wants to itself.
+    // Other jobs may still hold leaves that this job needs for itself.
     if held.is_empty() && !stage.ask().whole_leaves {
         return place(slots, true);
     }
@@ -145,8 +148,8 @@ pub(crate) fn place_now(
     found.or_else(|| place(slots, false))
 }
 
-/// Positions that are not entirely free from `at` on for `run_time` seconds; for a start, also those that somebody still
-/// holds.
+/// Positions that are not entirely free from `at` on for `run_time` seconds; for a start, also those that
+/// some job still holds.
 pub(super) fn occupied(
     fabric: &Fabric,
     rooms: &Rooms,

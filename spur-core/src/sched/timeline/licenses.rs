@@ -1,12 +1,12 @@
 //! Licenses over time: counts that belong to no node.
 //!
 //! A reservation keeps its licenses for its jobs while it is in force. These jobs use the reserved licenses
-//! first, then those of everybody; a job in no reservation of a license uses only the latter. With `total`
+//! first, then the open ones; a job in no reservation of a license uses only the open ones. With `total`
 //! licenses, `reserved` by each reservation in force and `used` by its jobs, the following is left at a
 //! moment:
 //!
 //! ```text
-//! for everybody      open = total - used in none - sum over reservations of max(reserved, used)
+//! for any job        open = total - used in none - sum over reservations of max(reserved, used)
 //! in a reservation   open + max(reserved - used, 0)
 //! ```
 //!
@@ -49,8 +49,7 @@ pub(crate) fn wanted(spec: &JobSpec) -> &WantedLicenses {
 /// The state of one license at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Stock {
-    /// Number of licenses that everybody may use; negative if more are held than are left beside reserved
-    /// ones.
+    /// Number of licenses that any job may use; negative if more are held than are left beside reserved ones.
     open: i64,
     /// For each owner, the reserved number less the number that its jobs use; may be negative.
     shares: SmallVec<[i64; 2]>,

@@ -36,7 +36,7 @@ const EARLIER: usize = 0;
 const LATER: usize = 1;
 
 impl StepFunction {
-    /// The same amount at all times.
+    /// One amount at all times.
     pub(crate) fn new(amount: i64) -> Self {
         Self { first: amount, ..Self::default() }
     }

@@ -152,7 +152,7 @@ pub struct Never {
 pub enum Nearest {
     /// At most this number of nodes or tasks, whichever the job counts.
     AtMost(u32),
-    /// Another number of nodes.
+    /// A different number of nodes.
     Nodes(u32),
     /// A `must` at another layer, by the layer's name.
     Must(String),

@@ -339,7 +339,7 @@ impl Case {
         Pos(random.between(0, self.fabric.len() as u32 - 1))
     }
 
-    /// Applies a wish with a probability of one in `times`.
+    /// Applies `wish`, an extra demand, with a probability of one in `times`.
     pub(super) fn maybe(
         &mut self,
         random: &mut Random,

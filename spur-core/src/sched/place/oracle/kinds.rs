@@ -13,8 +13,8 @@ type Size = fn(&mut Random, Fabric) -> Case;
 /// A function that adds a constraint or preference to a question.
 type Wish = fn(&mut Case, &mut Random);
 
-/// Asks random questions of one kind, adds each wish with a probability of one in its number, and reports the
-/// seed of the first wrong answer.
+/// Generates random requests of one kind and reports the seed of the first wrong answer. Each extra demand of
+/// `wishes` is added with a probability of one in its number.
 fn mix(fabric: fn(&mut Random) -> Fabric, size: Size, wishes: &[(u32, Wish)]) {
     let mut inexact = 0_u64;
     each_seed(3000, |random| {

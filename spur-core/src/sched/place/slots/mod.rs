@@ -288,7 +288,7 @@ impl Slots {
         self.tasks.as_ref()?.small()
     }
 
-    /// The same open positions as whole nodes, with one slot each.
+    /// These open positions as whole nodes, with one slot each.
     pub(super) fn as_whole(&self) -> Self {
         Self { open: self.open.clone(), tasks: None, sums: Vec::new(), nodes: self.nodes.clone() }
     }

@@ -1,4 +1,4 @@
-//! The policy tree: built with `sacctmgr`, kept over crashes, enforced when jobs are submitted.
+//! The policy tree: it is built with `sacctmgr`, survives crashes, and is enforced when jobs are submitted.
 
 use std::fs;
 use std::io::Write;
@@ -71,7 +71,7 @@ fn a_tree_outlives_its_controller() {
     ]);
     assert_eq!(users, "alice|chem|None|chem,phys,sci\nbob|chem|None|\nroot|root|Administrator|\n");
 
-    // A file makes the same tree of nothing, and once more changes nothing.
+    // A file creates the same tree from nothing; a second run changes nothing.
     change(&cluster, "delete account sci");
     change(&cluster, "delete user alice,bob");
     change(&cluster, "delete qos high");

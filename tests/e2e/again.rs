@@ -1,4 +1,4 @@
-//! Jobs that have ended: had again, and waited for by others when they have been forgotten.
+//! Ended jobs: they are requeued, and other jobs wait for them after they have been forgotten.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ fn jobs_are_listed_from_when_they_were_eligible() {
     assert_eq!(listed(&["-j", &named]), format!("{after}|PENDING {held}|PENDING"));
     gate.open();
     cluster.client().wait_for(after, "COMPLETED");
-    // It was eligible when the other had ended, and not before.
+    // The job became eligible when the other had ended, and not before.
     let end = cluster.rows(&["sacct", "-n", "-P", "-X", "-j", &first.to_string(), "-o", "end"]);
     let eligible = cluster.rows(&["sacct", "-n", "-P", "-X", "-j", &after.to_string(), "-o", "eligible"]);
     assert!(eligible >= end, "{eligible:?} {end:?}");
@@ -71,7 +71,7 @@ fn a_task_that_was_cancelled_alone_is_gone_but_for_accounting() {
     assert!(rows[0].starts_with(&format!("{array}_2|CANCELLED")), "{rows:?}");
 }
 
-/// How long a job is remembered is no length of time here: nothing is tested before it is forgotten.
+/// The test sets no bound on how long a job is remembered: all checks follow after the job is forgotten.
 #[test]
 fn how_a_forgotten_job_ended_is_looked_up() {
     let cluster = Cluster::start(&Setup { controller: "min_job_age = \"1s\"", ..Setup::default() });
@@ -101,7 +101,7 @@ fn how_a_forgotten_job_ended_is_looked_up() {
     let killed = cluster.sbatch(&["-d", &never, "--kill-on-invalid-dep=yes", "--wrap", "true"]).to_string();
     let row = || cluster.ok(&["sacct", "-n", "-P", "-X", "-o", "state", "-j", &killed]);
     cluster.wait_until(|_| row().starts_with("CANCELLED"));
-    // As in Slurm, what nobody knows holds nobody up.
+    // As in Slurm, a dependency on an unknown job does not hold a job up.
     let free = cluster.sbatch(&["-d", "afterok:4711", "--wrap", "true"]).to_string();
     let row = || cluster.ok(&["sacct", "-n", "-P", "-X", "-o", "state", "-j", &free]);
     cluster.wait_until(|_| row() == "COMPLETED\n");
@@ -128,7 +128,7 @@ fn a_job_without_its_users_variables_has_those_of_a_login() {
     }
 }
 
-/// Home and name of the user that runs the tests, as this host knows him.
+/// Home and name of the user who runs the tests, from this host's `/etc/passwd`.
 fn logged_in() -> (String, String) {
     let uid = rustix::process::getuid().as_raw().to_string();
     let all = std::fs::read_to_string("/etc/passwd").unwrap();

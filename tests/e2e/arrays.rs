@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, Setup, said};
 
-/// What `sacct` has of jobs: their ids, states and exit codes.
+/// The lines of `sacct` for jobs: their ids, states and exit codes.
 fn accounted(cluster: &Cluster, job: u32) -> String {
     cluster.ok(&["sacct", "-n", "-P", "-X", "-j", &job.to_string(), "-o", "jobid,state,exitcode"])
 }

@@ -1,5 +1,5 @@
-//! What goes on beside the tasks of a step: programs of their own, programs before and after them, files that they write
-//! themselves, and people who look on.
+//! Work beside the tasks of a step: programs of their own, programs before and after them, files that they
+//! write themselves, and attached watchers.
 
 use std::process::{Child, Command, Stdio};
 
@@ -12,7 +12,7 @@ fn cluster() -> Cluster {
     Cluster::start(&Setup { nodes: 2, ..Setup::default() })
 }
 
-/// Runs a batch script to its end and gives what it printed and what it complained of.
+/// Runs a batch script to its end and returns its output and its errors.
 fn batch(cluster: &Cluster, options: &[&str], script: &str) -> (String, String) {
     cluster.script("job.sh", &format!("#!/bin/sh\n{script}\n"));
     let words = [&["sbatch", "--wait", "-o", "out", "-e", "err"], options, &["job.sh"]].concat();
@@ -53,7 +53,7 @@ fn tasks_run_programs_of_their_own() {
     ];
     assert_eq!(sorted(&out), expected, "{err}");
     assert!(err.contains("srun: error: Configuration file few invalid, no record for task id 1\n"), "{err}");
-    // Outside of jobs the file says how many tasks there are.
+    // Outside of jobs the file determines the number of tasks.
     assert_eq!(sorted(&cluster.ok(&["srun", "--multi-prog", "progs"])).len(), 3);
 }
 
@@ -154,7 +154,7 @@ fn tasks_are_ended_because_one_has() {
         go.open();
     }
     cluster.client().wait_for(job, "COMPLETED");
-    // Those that one which failed has ended may clean up; those that one was not waited for any longer may not.
+    // Tasks that end because another one failed may clean up; tasks that end after a wait may not.
     assert_eq!(sorted(&cluster.read("out")), ["137", "143", "cleaned", "cleaned"]);
     let err = cluster.read("err");
     for said in [
@@ -222,7 +222,7 @@ fn said_at_end(child: Child) -> crate::cluster::Said {
     said(child.wait_with_output().unwrap())
 }
 
-/// Opens the gate when somebody looks on at both nodes.
+/// Opens the gate when a watcher is attached on both nodes.
 fn watched(cluster: &Cluster, step: &str, gate: &mut Gate, tasks: usize) {
     for node in ["n1", "n2"] {
         cluster.wait_for_log(node, &format!("somebody looks on step={}", step.replace('.', ".0.")));
@@ -258,7 +258,7 @@ fn files_are_copied_to_the_nodes_of_a_job() {
     assert!(err.contains("copy: File exists") && err.contains("Can't open `nothing`"), "{err}");
 }
 
-/// A program whose shared object is only where it was built; needs a C compiler.
+/// Runs a program whose shared object exists only where it was built; the test needs a C compiler.
 #[test]
 fn shared_objects_go_along_with_a_program() {
     let cluster = cluster();
@@ -363,7 +363,7 @@ fn gpus_are_near_the_cpus_of_a_job_and_linked_to_each_other() {
     assert_eq!(shown(&[]), "1\n", "the first two CPUs are taken");
     gate.open();
 
-    // 0 with 3, and 1 with 2.
+    // Links 0 with 3, and 1 with 2.
     let links = [("zero", "-1,1,1,4"), ("full", "1,-1,4,1"), ("null", "1,4,-1,1"), ("random", "4,1,1,-1")];
     let links: String = links.map(|(file, links)| gpu(file, &format!("links = \"{links}\""))).concat();
     let cluster = Cluster::start(&Setup { gres: "gpu:4", more: links.leak(), ..Setup::default() });
@@ -378,7 +378,7 @@ fn a_step_has_the_devices_that_it_asked_for() {
     let cluster = Cluster::start(&Setup { gres: "gpu:x:2", more, ..Setup::default() });
     let task = "for device in zero full; do head -c 1 /dev/$device | wc -c; done; echo $SLURM_JOB_GPUS,$SLURM_STEP_GPUS,$CUDA_VISIBLE_DEVICES";
     let seen = |words: &[&str]| cluster.run(&[words, &["sh", "-c", task]].concat()).out.replace('\n', " ");
-    // Of a second job, the other GPU is left.
+    // The other GPU is left for a second job.
     let (mut up, mut gate) = (cluster.gate("up"), cluster.gate("gate"));
     let first = begin(&cluster, &["srun", "-n1", "--gpus=1", "sh", "-c", "echo >up; read x <gate"]);
     up.wait();
@@ -405,7 +405,7 @@ fn a_watcher_that_is_killed_harms_nobody() {
     let step = cluster.ok(&["squeue", "-s", "-h", "-o", "%i"]);
     let watching = begin(&cluster, &["sattach", step.trim()]);
     cluster.wait_for_log("n1", "somebody looks on");
-    // It takes nothing any more, and later is gone.
+    // The stopped watcher reads nothing any more, and later is killed.
     kill_process(Pid::from_child(&watching), Signal::STOP).unwrap();
     gate.open();
     let srun = said_at_end(srun);
@@ -424,7 +424,7 @@ fn jobs_share_gpus_by_shards() {
         cluster.ok(&["srun", gres, "sh", "-c", show])
     };
     let (mut up, mut gate) = (cluster.gate("up"), cluster.gate("gate"));
-    // The GPU with three shards has room for it and for nothing else.
+    // The GPU with three shards holds this job and nothing else.
     let task = "echo >up; read x <gate; for device in zero full; do head -c 1 /dev/$device | wc -c; done";
     let first = begin(&cluster, &["srun", "--gres=shard:3", "sh", "-c", task]);
     up.wait();
@@ -437,7 +437,7 @@ fn jobs_share_gpus_by_shards() {
     assert!(node.contains("gres/gpu=2,gres/shard=7\n") && node.contains("gres/shard=3\n"), "{node}");
     let job = cluster.ok(&["scontrol", "show", "job", "-d", "1"]);
     assert!(job.contains("GRES=shard:3(IDX:1)\n") && job.contains("gres/shard=3\n"), "{job}");
-    // Both GPUs are not free before it has ended.
+    // Both GPUs become free only after it has ended.
     let both = cluster.sbatch(&["--gres=gpu:2", "--wrap", "true"]);
     cluster.client().wait(both, |job| job.reason == "Resources");
     gate.open();
@@ -445,7 +445,7 @@ fn jobs_share_gpus_by_shards() {
     let opened = if cluster.log("n1").contains("devices:cgroup") { "0\n1\n" } else { "1\n1\n" };
     assert_eq!((first.code, first.out.as_str()), (Some(0), opened), "{first:?}");
     cluster.client().wait_for(both, "COMPLETED");
-    // Steps have shards of those of their job.
+    // Steps get shards from those of their job.
     let steps =
         "srun --gres=shard:1 sh -c 'echo $SLURM_STEP_GPUS $SLURM_SHARDS_ON_NODE'; srun --gres=gpu:1 true";
     let job = cluster.sbatch(&["--gres=shard:2", "-o", "out", "--wrap", steps]);

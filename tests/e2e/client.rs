@@ -1,4 +1,4 @@
-//! A client of the controller's service, for what is awaited and for many submissions.
+//! A client of the controller's service, for waiting and for many submissions.
 
 use spur_proto::client::{CallError, Connection};
 use spur_proto::v1::{self, Batch, Job, JobFilter, JobSpec};
@@ -6,14 +6,14 @@ use tokio::runtime::Runtime;
 
 use crate::cluster::PATIENCE;
 
-/// A client that waits: every call returns when it is answered.
+/// A client that blocks: every call returns with its answer.
 pub(crate) struct Client {
     runtime: Runtime,
     connection: Connection,
 }
 
 impl Client {
-    /// A client that asks over this connection.
+    /// Returns a client that uses this connection.
     pub(crate) fn new(connection: Connection) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         Self { runtime: runtime.expect("threads can be made"), connection }
@@ -26,7 +26,7 @@ impl Client {
         self.runtime.block_on(call).map(|answer| answer.job_id)
     }
 
-    /// Cancels a job; what keeps it from being cancelled.
+    /// Cancels a job; returns the error that prevents it.
     pub(crate) fn cancel(&mut self, id: u32) -> Option<String> {
         let filter = Some(JobFilter { job_ids: vec![id.to_string()], ..JobFilter::default() });
         let request = v1::CancelJobsRequest { filter, ..v1::CancelJobsRequest::default() };
@@ -34,14 +34,14 @@ impl Client {
         problem(self.runtime.block_on(call).map(|answer| answer.problems))
     }
 
-    /// Holds a job; what keeps it from being held.
+    /// Holds a job; returns the error that prevents it.
     pub(crate) fn hold(&mut self, id: u32) -> Option<String> {
         let request = v1::HoldJobsRequest { job_ids: vec![id.to_string()], ..v1::HoldJobsRequest::default() };
         let call = self.connection.change(request, async |mut controller, r| controller.hold_jobs(r).await);
         problem(self.runtime.block_on(call).map(|answer| answer.problems))
     }
 
-    /// Requeues a job; what keeps it from being requeued.
+    /// Requeues a job; returns the error that prevents it.
     pub(crate) fn requeue(&mut self, id: u32) -> Option<String> {
         let request =
             v1::RequeueJobsRequest { job_ids: vec![id.to_string()], ..v1::RequeueJobsRequest::default() };
@@ -50,12 +50,12 @@ impl Client {
         problem(self.runtime.block_on(call).map(|answer| answer.problems))
     }
 
-    /// All jobs there are, ended or not.
+    /// All jobs, ended or not.
     pub(crate) fn jobs(&mut self) -> Vec<Job> {
         self.list().expect("the list goes on")
     }
 
-    /// The same, asking again where the list breaks off because the controller does.
+    /// All jobs; asks again where the list breaks off because the controller does.
     pub(crate) fn jobs_patiently(&mut self) -> Vec<Job> {
         let begun = std::time::Instant::now();
         loop {
@@ -81,12 +81,12 @@ impl Client {
         })
     }
 
-    /// A job as it is now.
+    /// A job in its present state.
     pub(crate) fn job(&mut self, id: u32) -> Job {
         self.jobs().into_iter().find(|job| job.id == id).unwrap_or_else(|| panic!("there is no job {id}"))
     }
 
-    /// Waits until a job is as wanted, across restarts of the controller.
+    /// Waits until `wanted` holds for a job, across restarts of the controller.
     pub(crate) fn wait(&mut self, id: u32, wanted: impl Fn(&Job) -> bool) -> Job {
         let connection = &mut self.connection;
         let mut last = None;
@@ -103,7 +103,7 @@ impl Client {
     }
 }
 
-/// The first thing that went wrong.
+/// The first error; `None` if there was none.
 fn problem(answer: Result<Vec<v1::JobProblem>, CallError>) -> Option<String> {
     match answer {
         Ok(problems) => problems.into_iter().find_map(|problem| problem.error).map(|error| error.message),
@@ -111,7 +111,7 @@ fn problem(answer: Result<Vec<v1::JobProblem>, CallError>) -> Option<String> {
     }
 }
 
-/// Whether a job will not change any more.
+/// True if a job will not change any more.
 pub(crate) fn has_ended(job: &Job) -> bool {
     !matches!(job.state.as_str(), "PENDING" | "RUNNING" | "COMPLETING" | "SUSPENDED" | "CONFIGURING")
 }
@@ -156,8 +156,8 @@ pub(crate) fn batch_job(name: &str, script: &str, work_dir: &std::path::Path) ->
     }
 }
 
-/// The job numbers in replies to submissions among bytes that were sent: frames of HTTP/2 whose data are one message
-/// with nothing but a first field that is a number. No other reply that a [`Client`] gets looks so.
+/// The job numbers in replies to submissions among sent bytes. Such a reply is a frame of HTTP/2 whose data
+/// are one message, which has only a first field with a number. No other reply to a [`Client`] has this form.
 pub(crate) fn submissions_answered(mut sent: &[u8]) -> Vec<u32> {
     let mut found = Vec::new();
     while let Some((header, rest)) = sent.split_at_checked(9) {
@@ -171,7 +171,7 @@ pub(crate) fn submissions_answered(mut sent: &[u8]) -> Vec<u32> {
     found
 }
 
-/// A protobuf number that is all there is.
+/// The protobuf number that the bytes consist of; `None` if they are anything else.
 fn varint(bytes: &[u8]) -> Option<u32> {
     let (last, most) = bytes.split_last()?;
     let whole = last & 0x80 == 0 && most.iter().all(|byte| byte & 0x80 != 0) && bytes.len() <= 4;

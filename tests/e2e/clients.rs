@@ -1,4 +1,5 @@
-//! Programs from PyPI that were written for Slurm, as they are: `tests/data/clients` has what they do here, and the versions.
+//! Unmodified programs from PyPI that were written for Slurm. `tests/data/clients` contains their scripts
+//! here, and the versions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,8 @@ fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data/clients").join(name)
 }
 
-/// The programs' directory, made once for each list of versions; without Python or its packages the test is skipped.
+/// The programs' directory, made once for each list of versions. `None` without Python or its packages: the
+/// test is skipped.
 pub(crate) fn programs() -> Option<&'static Path> {
     static PROGRAMS: OnceLock<Option<PathBuf>> = OnceLock::new();
     let made = PROGRAMS.get_or_init(|| match install() {
@@ -42,7 +44,7 @@ fn install() -> Result<PathBuf, String> {
     Ok(programs)
 }
 
-/// What a program says that runs in this directory, with the cluster's commands and its own at hand.
+/// Runs a program in a directory, with the cluster's commands and the program's own in the path.
 fn run(cluster: &Cluster, programs: &Path, directory: &Path, words: &[&str]) -> Said {
     let program = programs.join(words[0]);
     let mut command = cluster.command(&[program.to_str().expect("paths here are text")]);
@@ -52,7 +54,7 @@ fn run(cluster: &Cluster, programs: &Path, directory: &Path, words: &[&str]) -> 
     said(command.output().expect("it was installed"))
 }
 
-/// What a script says to the end of which all goes well.
+/// Runs a script that must succeed to its end, and returns its output.
 fn script(cluster: &Cluster, name: &str) -> Option<String> {
     let programs = programs()?;
     let work = cluster.path("work");
@@ -81,7 +83,7 @@ fn dask_has_workers_as_jobs() {
 fn snakemake_runs_ten_rules_with_and_without_an_account() {
     let cluster = Cluster::start(&Setup { nodes: 2, ..Setup::default() });
     let Some(programs) = programs() else { return };
-    // Its plugin looks an account up among those of a user who has any.
+    // The plugin looks up an account among those of a user, if the user has any.
     cluster.ok(&["sacctmgr", "-i", "add", "account", "physics"]);
     cluster.ok(&["sacctmgr", "-i", "add", "user", &crate::accounts::me(), "account=physics"]);
     for account in [None, Some("slurm_account=physics")] {

@@ -1,4 +1,4 @@
-//! Clocks on the wall that are wrong, and are set while jobs run.
+//! Wrong wall clocks that are set while jobs run.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -22,7 +22,7 @@ fn whoever_sets_the_clock_on_the_wall_moves_no_limit() {
     let limited = ["-t", "0:02", "--wrap", "sleep 600"];
     let first = cluster.sbatch(&limited);
     wait_for(&cluster, first, "RUNNING");
-    // Somebody sees that it is two hours ahead, and sets it right.
+    // An operator notices that the clock is two hours ahead, and sets it right.
     wall.set(0).unwrap();
     wait_for(&cluster, first, "TIMEOUT");
     cluster.wait_for_log("spurctld", "it is 7200 s behind");
@@ -38,7 +38,7 @@ fn whoever_sets_the_clock_on_the_wall_moves_no_limit() {
     let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap();
     assert!((now - started).abs() < 3_600, "people read the time on the wall: {started}, and it is {now}");
 
-    // What people wrote is of the wall.
+    // Times in commands are wall-clock times.
     let later = cluster.sbatch(&["--begin=now+30minutes", "--wrap", "true"]);
     wait_for(&cluster, later, "PENDING");
     wall.set(3_600).unwrap();
@@ -48,7 +48,7 @@ fn whoever_sets_the_clock_on_the_wall_moves_no_limit() {
 #[test]
 fn clocks_that_disagree_keep_no_node_out() {
     let mut cluster = Cluster::prepare(&Setup { nodes: 2, ..Setup::default() });
-    // The controller, which hands out the tokens here, is two hours ahead, one node as much behind.
+    // The controller, which issues the tokens here, is two hours ahead; one node is two hours behind.
     let ahead = Wall::new(&cluster.path("ahead"), 7_200).unwrap();
     let behind = Wall::new(&cluster.path("behind"), -7_200).unwrap();
     cluster.start_controller_as(ahead.command(program("spurctld")));

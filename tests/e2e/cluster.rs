@@ -1,8 +1,8 @@
-//! A cluster of real daemons on loopback, in a directory of its own that goes when the test ends.
+//! A cluster of real daemons on loopback, in a directory of its own that is removed when the test ends.
 //!
-//! Nothing here guesses how long something takes: a daemon is up when it says so (as it would to systemd), a job has
-//! ended when the controller says so. What a test leaves running, jobs of killed nodes included, is ended by
-//! process id, found by the directory in its environment.
+//! Nothing here guesses how long something takes. A daemon is up when it reports so (as it would to systemd),
+//! and a job has ended when the controller reports so. Processes that a test leaves running, jobs of killed
+//! nodes included, are ended by process id. They are found by the directory in their environment.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -28,23 +28,23 @@ use crate::client::Client;
 
 pub(crate) use spur_tests::program;
 
-/// For how long anything is waited for that should happen at once. Only a failing test ever waits so long.
+/// The longest wait for anything that should happen at once. Only a failing test ever waits so long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The name of every cluster.
 const NAME: &str = "e2e";
 
-/// What a test wants of its cluster.
+/// The options of a test's cluster.
 pub(crate) struct Setup {
-    /// How many nodes there are: n1, n2, …
+    /// Number of nodes: n1, n2, …
     pub nodes: usize,
-    /// CPUs of each.
+    /// Number of CPUs of each node.
     pub cpus: u32,
-    /// Devices of each, such as `gpu:4`.
+    /// Devices of each node, such as `gpu:4`.
     pub gres: &'static str,
     /// `[auth] method`.
     pub auth: &'static str,
-    /// From TERM to KILL; whole seconds, so up to one less.
+    /// The time from TERM to KILL; whole seconds, so it may be up to one second shorter.
     pub kill_wait: &'static str,
     /// More lines of its `[agent]`.
     pub agent: &'static str,
@@ -61,16 +61,16 @@ impl Default for Setup {
     }
 }
 
-/// A cluster.
+/// A cluster of real daemons.
 pub(crate) struct Cluster {
     directory: TempDir,
     method: &'static str,
     port: u16,
     cpus: u32,
     gres: &'static str,
-    /// Whether `[[gres]]` says which files they are.
+    /// True if `[[gres]]` names the device files.
     has_device_files: bool,
-    /// Where each node listens, so that it does so again when it is started again.
+    /// The port of each node, used again when the node is started again.
     ports: BTreeMap<String, u16>,
     daemons: BTreeMap<String, Daemon>,
 }
@@ -81,7 +81,7 @@ struct Daemon {
     log: PathBuf,
 }
 
-/// What a command said.
+/// The exit code and the output of a command.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub code: Option<i32>,
@@ -104,7 +104,7 @@ impl Cluster {
         cluster
     }
 
-    /// A directory with a configuration, and nothing that runs.
+    /// Makes a directory with a configuration, and starts nothing.
     pub(crate) fn prepare(setup: &Setup) -> Self {
         let directory =
             tempfile::Builder::new().prefix("spur-e2e-").tempdir().expect("there is room in /tmp");
@@ -130,7 +130,7 @@ impl Cluster {
         cluster
     }
 
-    /// Adds lines to a table that the configuration has.
+    /// Adds lines to an existing table of the configuration.
     pub(crate) fn configure(&self, table: &str, lines: &str) {
         let path = self.path("spur.toml");
         let text = fs::read_to_string(&path).expect("it was made with the directory");
@@ -139,23 +139,23 @@ impl Cluster {
         fs::write(path, text.replace(&head, &format!("{head}{lines}"))).expect("the directory is ours");
     }
 
-    /// A file of the cluster.
+    /// The path of a file of the cluster.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// A file in the directory in which commands are called and jobs run.
+    /// The path of a file in the directory in which commands are called and jobs run.
     pub(crate) fn work(&self, name: &str) -> PathBuf {
         self.path("work").join(name)
     }
 
-    /// What is in such a file.
+    /// The content of a file in that directory.
     pub(crate) fn read(&self, name: &str) -> String {
         let path = self.work(name);
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
-    /// Where the controller listens.
+    /// The controller's port.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
@@ -165,8 +165,8 @@ impl Cluster {
         self.start_daemon("spurctld", self.controller(Command::new(program("spurctld"))));
     }
 
-    /// Lets two controllers, `ctl1` and `ctl2`, keep their state in the database at `url`. Each has a configuration of its
-    /// own; that of all others names both.
+    /// Makes two controllers, `ctl1` and `ctl2`, keep their state in the database at `url`. Each has a
+    /// configuration of its own; the configuration of all others names both.
     pub(crate) fn share_state(&mut self, url: &str) {
         let text = fs::read_to_string(self.path("spur.toml")).expect("it was made with the directory");
         let first = format!("listen_addr = \"127.0.0.1:{}\"", self.port);
@@ -183,20 +183,20 @@ impl Cluster {
         }
     }
 
-    /// Starts a controller of a pair, and waits until it leads or another one is seen to lead.
+    /// Starts a controller of a pair, and waits until it leads or finds that another one leads.
     pub(crate) fn start_controller_of_pair(&mut self, name: &str) {
         let mut command = Command::new(program("spurctld"));
         command.arg("-D").arg("-f").arg(self.path(&format!("{name}.toml")));
         self.start_daemon(name, command);
     }
 
-    /// The same under a command that runs the rest of its line, such as a recorder.
+    /// Starts the controller under a command that runs the rest of its line, such as a recorder.
     pub(crate) fn start_controller_under(&mut self, mut command: Command) {
         command.arg(program("spurctld"));
         self.start_daemon("spurctld", self.controller(command));
     }
 
-    /// The same as a command that stands for the controller.
+    /// Starts a command that takes the place of the controller.
     pub(crate) fn start_controller_as(&mut self, command: Command) {
         self.start_daemon("spurctld", self.controller(command));
     }
@@ -211,24 +211,25 @@ impl Cluster {
         self.start_daemon(name, self.node(name, Command::new(program("spurd"))));
     }
 
-    /// The same as a command that stands for the node's daemon.
+    /// Starts a command that takes the place of the node's daemon.
     pub(crate) fn start_node_as(&mut self, name: &str, command: Command) {
         self.start_daemon(name, self.node(name, command));
     }
 
-    /// The same with its service at a port of this host.
+    /// Starts a node whose service has a given port of this host.
     pub(crate) fn start_node_at(&mut self, name: &str, port: u16) {
         let mut command = self.node(name, Command::new(program("spurd")));
         command.arg("--listen").arg(format!("127.0.0.1:{port}"));
         self.start_daemon(name, command);
     }
 
-    /// Starts one more daemon under a node's name, known to the test as `daemon`, with a copy of the node's spool.
+    /// Starts one more daemon under a node's name, called `daemon` in the test, with a copy of the node's
+    /// spool.
     pub(crate) fn start_clone(&mut self, node: &str, daemon: &str) {
         self.clone_behind(Command::new(program("spurd")), node, daemon);
     }
 
-    /// The same on what says that it is another host. That takes root.
+    /// Starts such a daemon with another host name. That needs root.
     pub(crate) fn start_clone_elsewhere(&mut self, node: &str, daemon: &str) {
         let mut command = Command::new("unshare");
         command.args(["--uts", "sh", "-c", "hostname elsewhere; exec \"$@\"", "sh"]);
@@ -256,12 +257,12 @@ impl Cluster {
         command
     }
 
-    /// Starts a daemon that notifies of its readiness.
+    /// Starts a daemon that reports when it is ready.
     fn start_daemon(&mut self, name: &str, mut command: Command) {
         let socket = self.path(&format!("{name}.notify"));
         let _ = fs::remove_file(&socket);
         let ready = UnixDatagram::bind(&socket).expect("the path is short");
-        // A daemon of another user is ready, too.
+        // A daemon of another user must be able to report, too.
         fs::set_permissions(&socket, PermissionsExt::from_mode(0o666)).expect("it is ours");
         let log = self.path("log").join(name);
         let out = File::options().create(true).append(true).open(&log).expect("the directory is ours");
@@ -293,14 +294,14 @@ impl Cluster {
         assert!(status.success(), "{name} ended badly ({status}):\n{}", self.log(name));
     }
 
-    /// Lets an operator end the controller, and waits until it has ended.
+    /// Shuts the controller down as an operator, and waits until it has ended.
     pub(crate) fn shut_down(&mut self) {
         self.ok(&["scontrol", "shutdown", "controller"]);
         let status = self.daemons.remove("spurctld").expect("it runs").child.wait().expect("it is ours");
         assert!(status.success(), "the controller ended badly ({status}):\n{}", self.log("spurctld"));
     }
 
-    /// Lets an operator end all daemons, and waits until they have ended.
+    /// Shuts all daemons down as an operator, and waits until they have ended.
     pub(crate) fn shut_down_all(&mut self) {
         self.ok(&["scontrol", "shutdown"]);
         for (name, mut daemon) in std::mem::take(&mut self.daemons) {
@@ -309,13 +310,13 @@ impl Cluster {
         }
     }
 
-    /// Ends a node and everything that runs on it, as if the power had gone: in a cluster of one node only.
+    /// Ends a node and everything that runs on it, as if the power had failed: in a cluster of one node only.
     pub(crate) fn cut_power(&mut self, node: &str) {
         self.kill(node);
         let own = self.directory.path().as_os_str().as_encoded_bytes().to_owned();
         let daemons: Vec<Pid> = self.daemons.values().map(Daemon::pid).collect();
         for pid in processes_with(&own).into_iter().filter(|pid| !daemons.contains(pid)) {
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _ = kill_process(pid, Signal::KILL);
         }
     }
@@ -341,12 +342,12 @@ impl Cluster {
         found
     }
 
-    /// What a daemon has said.
+    /// The log of a daemon.
     pub(crate) fn log(&self, name: &str) -> String {
         fs::read_to_string(self.path("log").join(name)).unwrap_or_default()
     }
 
-    /// Waits until a daemon has said something.
+    /// Waits until a daemon has logged these words.
     pub(crate) fn wait_for_log(&self, name: &str, words: &str) {
         let begun = Instant::now();
         while !self.log(name).contains(words) {
@@ -355,7 +356,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until something holds that nobody can be asked to announce.
+    /// Waits by polling until `holds` is true, for conditions that no process announces.
     pub(crate) fn wait_until(&self, holds: impl Fn(&Self) -> bool) {
         let begun = Instant::now();
         while !holds(self) {
@@ -369,7 +370,7 @@ impl Cluster {
         self.client_of(rustix::process::getuid().as_raw())
     }
 
-    /// The same in the name of somebody.
+    /// A client in the name of a user.
     pub(crate) fn client_of(&self, uid: u32) -> Client {
         Client::new(self.connection(uid))
     }
@@ -391,18 +392,18 @@ impl Cluster {
         connection.with_patience(PATIENCE.saturating_sub(Duration::from_secs(10)))
     }
 
-    /// Where the controller listens.
+    /// The controller's address.
     pub(crate) fn address(&self) -> HostPort {
         HostPort { host: "127.0.0.1".to_owned(), port: self.port }
     }
 
-    /// The keys of the cluster, if it uses any.
+    /// The keys of the cluster; `None` if it uses none.
     pub(crate) fn keys(&self) -> Option<Arc<ClusterKeys>> {
         let keys = || ClusterKeys::read(&self.path("key"), NAME).expect("it is ours");
         (self.method == "key").then(|| Arc::new(keys()))
     }
 
-    /// A command, in the cluster's surroundings: `&["sbatch", "-N", "2", …]`.
+    /// A command in the cluster's environment: `&["sbatch", "-N", "2", …]`.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(self.path("bin").join(words[0]));
         command.args(&words[1..]).current_dir(self.path("work")).stdin(Stdio::null());
@@ -410,7 +411,7 @@ impl Cluster {
         command
     }
 
-    /// The environment of everything that runs here, and nothing of the one that the test was started in.
+    /// Sets the environment of a process of the cluster, without anything from the environment of the test.
     fn surround(&self, command: &mut Command) {
         let recorder = ["LD_PRELOAD", "SPUR_POWERLOSS_ROOT", "SPUR_POWERLOSS_LOG"];
         let kept: Vec<_> = command
@@ -430,21 +431,21 @@ impl Cluster {
         said(self.command(words).output().expect("the command is there"))
     }
 
-    /// Runs a command that must succeed, and gives what it printed.
+    /// Runs a command that must succeed, and returns its output.
     pub(crate) fn ok(&self, words: &[&str]) -> String {
         let said = self.run(words);
         assert!(said.code == Some(0), "{words:?}: {said:?}\n{}", self.logs());
         said.out
     }
 
-    /// Runs a command that must succeed, and gives the lines that it printed, in order of their text.
+    /// Runs a command that must succeed, and returns the lines of its output in order of their text.
     pub(crate) fn rows(&self, words: &[&str]) -> Vec<String> {
         let mut rows: Vec<String> = self.ok(words).lines().map(str::to_owned).collect();
         rows.sort_unstable();
         rows
     }
 
-    /// Runs a command that must fail, and gives what it complained of.
+    /// Runs a command that must fail, and returns its errors.
     pub(crate) fn fails(&self, words: &[&str]) -> String {
         let said = self.run(words);
         assert!(said.code != Some(0), "{words:?} should have failed: {said:?}");
@@ -452,14 +453,14 @@ impl Cluster {
         said.err
     }
 
-    /// Submits with these words and gives the number of the job.
+    /// Submits with these words and returns the number of the job.
     pub(crate) fn sbatch(&self, words: &[&str]) -> u32 {
         let words = [&["sbatch", "--parsable"], words].concat();
         let out = self.ok(&words);
         out.trim().parse().unwrap_or_else(|_| panic!("{words:?} printed {out:?}"))
     }
 
-    /// What the only file of jobs has whose name begins so.
+    /// The content of the only file of jobs whose name begins so.
     pub(crate) fn read_matching(&self, beginning: &str) -> String {
         let names = fs::read_dir(self.path("work")).expect("it is there").flatten();
         let mut names = names.filter_map(|item| item.file_name().into_string().ok());
@@ -477,11 +478,11 @@ impl Cluster {
         let path = self.work(name);
         let made = Command::new("mkfifo").arg(&path).status().expect("mkfifo is there");
         assert!(made.success());
-        // Both ends, so that nobody waits in open.
+        // Both ends are opened, so that no process blocks in open.
         Gate { fifo: File::options().read(true).write(true).open(path).expect("it was made above") }
     }
 
-    /// What all daemons have said, for a test that fails.
+    /// The logs of all daemons, for a test that fails.
     pub(crate) fn logs(&self) -> String {
         let mut all = String::new();
         for item in fs::read_dir(self.path("log")).expect("it is there").flatten() {
@@ -493,10 +494,10 @@ impl Cluster {
         all
     }
 
-    /// Ends what is still there of this cluster.
+    /// Ends all remaining processes of this cluster.
     fn end_all(&mut self) {
         for daemon in self.daemons.values_mut() {
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _ = daemon.child.kill();
             let _ = daemon.child.wait();
         }
@@ -526,12 +527,12 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Lets one job pass that waits with `read x <NAME`.
+    /// Lets one job continue that waits with `read x <NAME`.
     pub(crate) fn open(&mut self) {
         self.fifo.write_all(b"go\n").expect("there is room in the pipe");
     }
 
-    /// Waits until a job has said something with `echo x >NAME`.
+    /// Waits until a job has written something with `echo x >NAME`.
     pub(crate) fn wait(&mut self) {
         let timeout = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
         let look = || poll(&mut [PollFd::new(&self.fifo, PollFlags::IN)], Some(&timeout));
@@ -550,7 +551,7 @@ impl Daemon {
     }
 
     fn wait_until_ready(&mut self, name: &str, ready: &UnixDatagram) {
-        // The socket wakes us; the timeout is there to notice a daemon that has failed.
+        // The socket wakes this thread; the timeout serves to notice a daemon that has failed.
         ready.set_read_timeout(Some(Duration::from_millis(200))).expect("it is not zero");
         let begun = Instant::now();
         let mut message = [0; 512];
@@ -570,7 +571,7 @@ impl Daemon {
     }
 }
 
-/// What a finished command said.
+/// The exit code and the output of a finished command.
 pub(crate) fn said(output: Output) -> Said {
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
@@ -580,7 +581,7 @@ fn configuration(setup: &Setup, port: u16, directory: &Path) -> String {
     let (directory, Setup { nodes, cpus, gres, auth, kill_wait, agent, controller, more }) =
         (directory.display(), setup);
     let gres = if gres.is_empty() { String::new() } else { format!("\ngres = [\"{gres}\"]") };
-    // Lines that are not there leave the others where they are.
+    // Empty options add no lines, so that the other lines stay where they are.
     let line = |text: &str| if text.is_empty() { String::new() } else { format!("\n{text}") };
     let (agent, controller) = (line(agent), line(controller));
     format!(
@@ -611,13 +612,13 @@ max_time = "1:00:00"
     )
 }
 
-/// Whether waiting has only been cut short, by its timeout or by a signal.
+/// True if waiting was only cut short, by its timeout or by a signal.
 fn passes(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// A port below those that the system gives to outgoing connections, so that none takes it while a controller is
-/// down.
+/// A port below those that the system gives to outgoing connections, so that none takes it while a controller
+/// is down.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     const FIRST: u32 = 10_240;

@@ -1,4 +1,5 @@
-//! Commands beside those that jobs need: what administrators and programs ask, and what everybody is told who has to wait.
+//! Commands that jobs do not need: those of administrators and programs, and the messages for users who have
+//! to wait.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -40,7 +41,7 @@ fn whoever_waits_for_the_controller_is_told_so_before_it_is_there() {
             child.wait().unwrap();
             continue;
         }
-        // It goes on waiting, and gets what it asked for.
+        // The command goes on waiting, and gets its answer.
         cluster.start_controller();
         let told = said(child.wait_with_output().unwrap());
         assert_eq!((told.code, told.out), (Some(0), format!("{job}\n")));

@@ -1,4 +1,4 @@
-//! Daemons that are killed, or that fall silent, under a stream of submissions and with jobs that run.
+//! Daemons that are killed, or that stop responding, under a stream of submissions and with running jobs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,24 +18,24 @@ use spur_proto::client::Connection;
 use crate::client::{Client, batch_job, has_ended};
 use crate::cluster::{Cluster, PATIENCE, Setup, free_port, said};
 
-/// How often the controller is killed.
+/// Number of times the controller is killed.
 const KILLS: usize = 50;
-/// How many clients submit meanwhile, each as fast as it is answered.
+/// Number of clients that submit meanwhile, each as fast as it gets answers.
 const CLIENTS: usize = 3;
 
 /// A job that was acknowledged.
 struct Accepted {
     id: u32,
     name: String,
-    /// Epoch seconds between which it was accepted.
+    /// The time before the request, in epoch seconds; the job was accepted between it and `answered`.
     asked: i64,
     answered: i64,
 }
 
-/// What is known of the accepted jobs.
+/// The accepted jobs with their first submit times.
 #[derive(Default)]
 struct Ledger {
-    /// By number; the submit time as it was first seen.
+    /// Jobs by number, with the submit time that was first reported.
     jobs: BTreeMap<u32, (Accepted, Option<i64>)>,
 }
 
@@ -47,7 +47,7 @@ impl Ledger {
         }
     }
 
-    /// Every acknowledged job is there, as it was.
+    /// Asserts that every acknowledged job exists unchanged.
     fn check(&mut self, there: &[Job], when: &str) {
         let there: BTreeMap<u32, &Job> = there.iter().map(|job| (job.id, job)).collect();
         for (id, (accepted, submitted)) in &mut self.jobs {
@@ -71,7 +71,7 @@ fn now() -> i64 {
     UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs().cast_signed())
 }
 
-/// Submits jobs that leave a mark when they begin and when they end, until told to stop.
+/// Submits jobs that leave a mark when they begin and when they end, until it must stop.
 fn submit_all_the_time(
     connection: Connection,
     number: usize,
@@ -98,7 +98,7 @@ fn submit_all_the_time(
     })
 }
 
-/// Says for how long nobody was served at the longest.
+/// Kills the controller at random moments and returns the longest time without service.
 fn kill_at_random(cluster: &mut Cluster, acks: &Receiver<Accepted>, ledger: &mut Ledger) -> Duration {
     let mut chance = chance::seeded();
     let mut longest = Duration::ZERO;
@@ -106,7 +106,7 @@ fn kill_at_random(cluster: &mut Cluster, acks: &Receiver<Accepted>, ledger: &mut
         for _ in 0..chance.below(6) {
             ledger.note(acks.recv_timeout(PATIENCE).expect("submissions go on"));
         }
-        // Not a wait for anything: any moment must do.
+        // The sleep waits for nothing: the controller must survive a kill at any moment.
         std::thread::sleep(Duration::from_micros(chance.below(30_000)));
         let killed = Instant::now();
         cluster.kill("spurctld");
@@ -170,7 +170,7 @@ fn killing_the_controller_loses_nothing_and_runs_nothing_twice() {
     );
 }
 
-/// Starts a job that tells when it runs, waits at a gate and then ends as `last` says.
+/// Starts a job that reports when it runs, waits at a gate and then ends by the command `last`.
 fn gated(cluster: &Cluster, last: &str) -> u32 {
     cluster.sbatch(&["--wrap", &format!("echo $SLURM_JOB_ID >>ran; echo >up; read x <gate; {last}")])
 }
@@ -207,7 +207,7 @@ fn jobs_outlive_their_daemons_and_end_as_they_did() {
     assert_eq!(cluster.read("ran").lines().collect::<Vec<_>>(), jobs, "every job ran once");
 }
 
-/// A free port is what many configurations ask for, and the next one is another.
+/// Many configurations ask for a free port, and the next one is another.
 #[test]
 fn steps_outlive_daemons_that_come_back_at_other_ports() {
     let mut cluster = Cluster::start(&Setup { nodes: 2, ..Setup::default() });
@@ -315,10 +315,10 @@ fn a_job_that_ends_while_the_controller_is_away_ends_as_it_did() {
     cluster.kill("n1");
     gate.open();
     cluster.wait_until(|cluster| cluster.path("work/done").exists());
-    // Its time limit passes.
+    // The job's time limit passes.
     cluster.wait_until(|_| now() > started + 4);
     cluster.start_controller();
-    // What is due at once has been dealt with before a submission.
+    // The controller handles what is due at once before a submission.
     cluster.sbatch(&["--hold", "--wrap", "true"]);
     assert_eq!(cluster.client().job(job).state, "RUNNING");
     cluster.start_node("n1");

@@ -1,6 +1,7 @@
-//! Disks that are full or refuse to be written: a node's spool, accounting, the journal's.
+//! Disks that are full or refuse writes: a node's spool, accounting, the journal's.
 //!
-//! They are small file systems in a mount namespace of the test's own thread, which the daemons inherit. That takes root.
+//! They are small file systems in a mount namespace of the test's own thread, which the daemons inherit. That
+//! needs root.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -19,7 +20,7 @@ struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Nothing where this process may not mount.
+    /// Mounts the file system; `None` where this process may not mount.
     fn mount(cluster: &Cluster, name: &str, size: &str) -> Option<Self> {
         let place = cluster.path(name);
         fs::create_dir_all(&place).unwrap();
@@ -47,7 +48,7 @@ impl SmallDisk {
         }
     }
 
-    /// Makes room again.
+    /// Frees the filled bytes again.
     fn empty(&self) {
         fs::remove_file(self.filler()).unwrap();
     }
@@ -56,7 +57,7 @@ impl SmallDisk {
         self.place.join("filler")
     }
 
-    /// Lets nobody write, or everybody again.
+    /// Makes the file system read-only, or writable again.
     fn set_read_only(&self, read_only: bool) {
         let flags = if read_only { MsFlags::MS_RDONLY } else { MsFlags::empty() };
         let none = None::<&str>;
@@ -66,7 +67,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Daemons that still run keep it until they end.
+        // Running daemons keep the file system until they end.
         let _ = umount2(&self.place, MntFlags::MNT_DETACH);
     }
 }
@@ -92,7 +93,7 @@ fn a_node_whose_spool_is_full_takes_no_job_until_there_is_room() {
     assert!(shown.contains("No space left on device") && shown.contains("[spurd@"), "{shown}");
     let waits = client.job(job);
     assert!(waits.state == "PENDING" && waits.restarts <= 1, "{waits:?}");
-    // Put back into service by hand, it goes out again.
+    // A node that was resumed by hand is drained again.
     cluster.ok(&["scontrol", "update", "NodeName=n1", "State=RESUME"]);
     cluster.wait_until(|cluster| cluster.ok(&["sinfo", "-h", "-o", "%T"]).trim() == "drained");
     disk.empty();
@@ -143,7 +144,7 @@ fn an_exit_reaches_the_controller_past_a_disk_that_refuses_it() {
     let mut client = cluster.client();
     up.wait();
     let spool: &Path = &disk.place;
-    // Whoever looks for the record finds something else in its place, and nobody can write there.
+    // The exit record cannot be read or written: a directory takes its place.
     fs::create_dir(spool.join(format!("attempts/{job}.0.batch/exit.json"))).unwrap();
     gate.open();
     let ended = client.wait(job, has_ended);
@@ -163,7 +164,7 @@ fn accounting_goes_on_when_there_is_room_and_keeps_nobody_from_ending() {
     let submit = || cluster.sbatch(&["--comment", &comment, "--wrap", "true"]);
     let jobs: Vec<u32> = (0..20).map(|_| submit()).collect();
     cluster.wait_for_log("spurctld", "accounting cannot be written");
-    // Nobody else waits for it.
+    // No other request waits for it.
     cluster.ok(&["sbatch", "--test-only", "--wrap", "true"]);
     cluster.signal("spurctld", Signal::TERM);
     cluster.wait_for_end("spurctld");
@@ -182,7 +183,7 @@ fn nobody_fills_the_disk_of_the_controller_with_jobs() {
     let Some(_disk) = SmallDisk::mount(&cluster, "state", "48m") else { return };
     cluster.start_controller();
     let large = format!("#!/bin/sh\n# {}\n", "x".repeat(3 << 20));
-    // No node is up, so all of them wait.
+    // No node is up, so all of the jobs wait.
     let submit_all = |cluster: &Cluster, uid: u32| {
         let mut client = cluster.client_of(uid);
         let mut jobs = Vec::new();
@@ -197,7 +198,7 @@ fn nobody_fills_the_disk_of_the_controller_with_jobs() {
     assert!(refused.contains("I/O error writing script") && refused.contains("of your jobs"), "{refused}");
     let (other, refused) = submit_all(&cluster, 1002);
     assert!(refused.contains("of your jobs"), "{refused}");
-    // Operators have no shares, and stop at what the controller needs for itself.
+    // Operators have no shares, and stop at the reserve of the controller.
     let (operator, refused) = submit_all(&cluster, 0);
     assert!(refused.contains("new jobs leave 6 of them"), "{refused}");
     assert!(
@@ -222,7 +223,7 @@ fn submissions_go_on_when_the_disk_of_an_idle_controller_has_room_again() {
         cluster.client().submit(batch_job("small", "#!/bin/sh\ntrue\n", &cluster.path("work")))
     };
     submit(&cluster).expect("there is room");
-    // Most of the disk is full, and no node is up, so that nothing but submissions reaches the controller.
+    // Most of the disk is full and no node is up, so that only submissions reach the controller.
     fs::write(disk.filler(), vec![0; 44 << 20]).unwrap();
     for _ in 0..3 {
         let refused = submit(&cluster).expect_err("the controller needs the rest").to_string();

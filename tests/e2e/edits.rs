@@ -1,17 +1,18 @@
-//! What commands change of partitions and nodes: it outlives the controller, and the file has the last word on each key.
+//! Changes to partitions and nodes by commands: they outlive the controller, and the file decides each key
+//! that it changes.
 
 use std::fs;
 
 use crate::cluster::{Cluster, Setup};
 
-/// Beside `main`, the default.
+/// The partition besides `main`, the default.
 const PARTITIONS: &str = r#"
 [[partitions]]
 name = "long"
 nodes = "n1"
 "#;
 
-/// The value of a key in what `scontrol show partition` prints.
+/// The value of a key in the output of `scontrol show partition`.
 fn value(cluster: &Cluster, partition: &str, key: &str) -> String {
     let shown = cluster.ok(&["scontrol", "-o", "show", "partition", partition]);
     let found = shown.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
@@ -45,11 +46,11 @@ fn edits_outlive_the_controller_and_give_way_to_the_file() {
     let node = cluster.ok(&["scontrol", "show", "node", "n1"]);
     assert!(node.contains("Weight=5") && node.contains("Comment=spare fan"), "{node}");
     assert_eq!(cluster.ok(&["sinfo", "-h", "-p", "main", "-N", "-n", "d1", "-o", "%N %c %t"]), "d1 8 unk*\n");
-    // One that is in use stays.
+    // A partition in use stays.
     let refused = cluster.fails(&["scontrol", "delete", "PartitionName=main"]);
     assert!(refused.contains("Partition is in use"), "{refused}");
 
-    // The file says something else of one key: that one is taken back, and everybody is told.
+    // The file changes one key: the edit of that key is taken back with a message.
     let file = cluster.path("spur.toml");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("max_time = \"1:00:00\"", "max_time = \"2:00:00\"")).unwrap();
@@ -74,7 +75,7 @@ fn partitions_say_who_may_use_them() {
     refused("ReqResv=YES", "ReqResv=NO", &[], "is for reservations");
     refused("AllocNodes=elsewhere", "AllocNodes=ALL", &[], "takes no jobs from host");
     refused("MaxMemPerNode=50", "MaxMemPerNode=UNLIMITED", &["--mem=60"], "allows 50 MiB");
-    // Over limits that can be raised they wait, and start when they are.
+    // Over limits that can be raised jobs wait, and start when the limits are raised.
     let mut client = cluster.client();
     for (change, back, submit, reason) in [
         ("DenyAccounts=x", "DenyAccounts=", ["-A", "x"], "AccountNotAllowed"),

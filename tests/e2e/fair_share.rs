@@ -1,4 +1,5 @@
-//! Fair share by real daemons: what jobs use is billed and counted, ranks follow it, and all of it outlives a crash.
+//! Fair share by real daemons: usage of jobs is billed and counted, ranks follow it, and all of it outlives a
+//! crash.
 
 use crate::accounts::me;
 use crate::cluster::{Cluster, Setup};
@@ -29,7 +30,7 @@ fn whoever_has_used_less_comes_first() {
     cluster.ok(&["sacctmgr", "-i", "add", "account", "busy,idle", "fairshare=5"]);
     cluster.ok(&["sacctmgr", "-i", "add", "user", &me(), "account=busy,idle"]);
     let mut client = cluster.client();
-    // Both GPUs are as much as all four CPUs.
+    // Both GPUs are billed as much as all four CPUs.
     let used = cluster.sbatch(&["-A", "busy", "-n1", "--gres=gpu:2", "--wrap", "sleep 2"]);
     client.wait_for(used, "COMPLETED");
     let allocated = cluster.ok(&["sacct", "-nXP", "-j", &used.to_string(), "-o", "alloctres"]);

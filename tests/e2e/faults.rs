@@ -1,6 +1,8 @@
-//! The controller's own faults: it stands still, or a part of it panics. Nobody else pays for it.
+//! The controller's own faults: it stops for a while, or a part of it panics. Only the affected job or
+//! request suffers.
 //!
-//! Where a panic is made, `SPUR_FAULT=PLACE=NAME` says at which job; only debug builds have such places.
+//! `SPUR_FAULT=PLACE=NAME` selects the place of a panic and the job at which it happens; only debug builds
+//! have such places.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -10,7 +12,7 @@ use rustix::process::Signal;
 use crate::client::Client;
 use crate::cluster::{Cluster, PATIENCE, Setup};
 
-/// A cluster whose controller fails where it is told, or nothing in a build that has no such places.
+/// A cluster whose controller fails at the given place; `None` in a build without such places.
 fn failing(fault: &str) -> Option<Cluster> {
     if !cfg!(debug_assertions) {
         eprintln!("SKIPPED: only debug builds can be made to fail");
@@ -28,7 +30,7 @@ fn under(fault: &str) -> Command {
     command
 }
 
-/// Stops a process until so much time has gone by for everybody else.
+/// Stops a process for `pause`.
 fn stop_for(cluster: &Cluster, name: &str, pause: Duration) {
     cluster.signal(name, Signal::STOP);
     let begun = Instant::now();
@@ -49,7 +51,8 @@ fn a_controller_that_stood_still_takes_no_node_for_silent() {
         client.wait_for(job, "RUNNING");
     }
     stop_for(&cluster, "spurctld", Duration::from_secs(8));
-    // The second job passes only when all that the pause led to has been decided: it lasts longer than another timeout.
+    // The second job lasts longer than another timeout, so that all consequences of the pause have been
+    // decided before it ends.
     stop_for(&cluster, "spurctld", Duration::from_secs(4));
     for _ in jobs {
         gate.open();
@@ -75,7 +78,7 @@ fn a_job_that_planning_fails_at_is_held_and_others_start() {
     for place in ["deep", "quick"] {
         let Some(cluster) = failing(&format!("{place}=boom")) else { return };
         cluster.ok(&["sbatch", "--wait", "--wrap", "true"]);
-        // It waits for its time, so that every kind of pass sees it.
+        // The job waits for its begin time, so that every kind of pass plans it.
         let job = cluster.sbatch(&["-J", "boom", "--begin=now+1hour", "--wrap", "true"]);
         let mut client: Client = cluster.client();
         let held = client.wait(job, |job| job.reason == "SystemFailure");
@@ -90,7 +93,7 @@ fn a_thread_that_panics_ends_the_process_and_nothing_is_lost() {
     for place in ["apply", "outbox"] {
         let Some(mut cluster) = failing(&format!("{place}=boom")) else { return };
         let kept = cluster.sbatch(&["-H", "--wrap", "true"]);
-        // What becomes of this one its submitter cannot know.
+        // The submitter of this job cannot know its fate.
         let mut submission = cluster.command(&["sbatch", "-J", "boom", "--wrap", "true"]).spawn().unwrap();
         let status = cluster.wait_for_end("spurctld");
         assert!(!status.success(), "{place}: {status}");

@@ -1,4 +1,4 @@
-//! The site's program that looks after nodes.
+//! The site's program that checks nodes.
 
 use std::fs;
 
@@ -45,7 +45,7 @@ fn a_busy_node_is_left_alone_where_only_idle_ones_are_looked_at() {
         cluster.wait_for_log(node, &format!("registered as {node}"));
     }
     let times = |cluster: &Cluster, node: &str| cluster.read("looked").matches(node).count();
-    // How often the idle node is looked at tells how often the other one would be.
+    // The number of checks of the idle node tells how often the other one would be checked.
     let pass = |cluster: &Cluster, count: usize| {
         let before = times(cluster, "n2");
         cluster.wait_until(|cluster| times(cluster, "n2") >= before + count);

@@ -1,14 +1,15 @@
-//! Het jobs: components that start together, steps in them, and a controller that is killed around their start.
+//! Het jobs: components that start together, steps in them, and a controller that is killed around their
+//! start.
 
 use std::time::Duration;
 
 use crate::chance;
 use crate::cluster::{Cluster, Setup};
 
-/// How often the controller is killed.
+/// Number of times the controller is killed.
 const KILLS: u32 = 6;
 
-/// A script whose components each have a step, one after the other and at once.
+/// A script whose components each have a step, first one after the other and then at once.
 const SCRIPT: &str = "#!/bin/sh
 #SBATCH -n 1 -o out -e err --job-name=both
 #SBATCH hetjob
@@ -56,7 +57,7 @@ fn components_run_together_and_have_steps() {
     client.wait_for(2, "COMPLETED");
     let (out, err) = (cluster.read("out"), cluster.read("err"));
     let mut lines: Vec<&str> = out.lines().collect();
-    // Two nodes of one step may speak in any order.
+    // Two nodes of one step may write in any order.
     lines[4..6].sort_unstable();
     let expected = [
         "batch 1 2 1 2",
@@ -110,7 +111,7 @@ fn what_is_done_to_one_is_done_to_all() {
     assert!(refused.contains("never all at once"), "{refused}");
 }
 
-/// Whenever the controller is killed, it comes back with both components started or neither, and nothing is lost.
+/// After every kill the controller comes back with both components started or neither, and nothing is lost.
 #[test]
 fn nothing_is_half_started() {
     let mut chance = chance::seeded();

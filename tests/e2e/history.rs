@@ -1,4 +1,5 @@
-//! Which journal a controller has: old copies and strangers start nothing and hurt nobody.
+//! The journal that a controller owns: controllers with old copies and foreign ones start nothing and harm
+//! nothing.
 
 use std::fs;
 use std::path::Path;
@@ -12,20 +13,20 @@ fn copy(from: &Path, to: &Path) {
     assert!(copied.expect("cp is there").success());
 }
 
-/// `spurctld --new-history` with more words.
+/// Runs `spurctld --new-history` with more words.
 fn new_history(cluster: &Cluster, words: &[&str]) -> Said {
     let mut command = Command::new(program("spurctld"));
     command.arg("--new-history").args(words).arg("-f").arg(cluster.path("spur.toml"));
     said(command.output().unwrap())
 }
 
-/// Puts an older copy of the state directory, or another one, in the place of the one there is.
+/// Replaces the state directory by an older copy or another one.
 fn replace_state(cluster: &Cluster, with: &str) {
     fs::rename(cluster.path("state"), cluster.path("state.latest")).unwrap();
     fs::rename(cluster.path(with), cluster.path("state")).unwrap();
 }
 
-/// A controller that has an old copy says so, and does nothing.
+/// Asserts that a controller with an old copy reports that and starts nothing.
 fn starts_nothing(cluster: &Cluster) {
     let pinged = cluster.ok(&["scontrol", "ping"]);
     assert!(pinged.contains("starts nothing: it has an old copy of its journal"), "{pinged}");
@@ -62,7 +63,7 @@ fn an_old_copy_starts_nothing_until_a_new_history_begins() {
     assert_eq!(shown, format!("{known} RUNNING\n"));
     let refused = new_history(&cluster, &[]);
     assert!(refused.code == Some(1) && refused.err.contains("in use"), "{refused:?}");
-    // It is still known after a restart, whoever is there to say it.
+    // The old copy is still known after a restart, whatever nodes are there to report it.
     cluster.stop("spurctld");
     cluster.start_controller();
     starts_nothing(&cluster);
@@ -75,7 +76,7 @@ fn an_old_copy_starts_nothing_until_a_new_history_begins() {
     for node in ["n1", "n2"] {
         cluster.wait_for_log(node, "goes on from");
     }
-    // What it knows it has taken over; the rest keeps new work off, and nothing of it has been ended.
+    // The known job is taken over; the unknown job keeps new work away, and was not ended.
     let next = cluster.sbatch(&["-w", "n1", "--wrap", "true"]);
     assert_eq!(next, staying + 2);
     cluster.client().wait_for(next, "COMPLETED");
@@ -86,7 +87,7 @@ fn an_old_copy_starts_nothing_until_a_new_history_begins() {
     go.open();
     let ended = cluster.client().wait_for(known, "COMPLETED");
     assert_eq!((ended.restarts, cluster.read("go.out")), (0, "end\n".to_owned()));
-    // One ends by itself, the other by the operator's choice.
+    // One job ends by itself, the other by the operator's choice.
     leave.open();
     cluster.wait_until(|cluster| {
         let node = cluster.ok(&["scontrol", "show", "node", "n2"]);
@@ -139,7 +140,7 @@ fn accounting_that_is_ahead_shows_an_old_copy_and_keeps_its_rows() {
     cluster.ok(&["scontrol", "update", "NodeName=n1", "Foreign=END"]);
     let last = cluster.sbatch(&["--wait", "--wrap", "true"]);
     let waits = cluster.sbatch(&["--hold", "--array=1-3", "--wrap", "true"]);
-    // By their numbers: those that are held are in no window of time.
+    // Jobs are selected by number: held jobs are in no window of time.
     let all = (1..=waits).map(|job| job.to_string()).collect::<Vec<_>>().join(",");
     let rows = |cluster: &Cluster| cluster.ok(&["sacct", "-X", "-n", "-P", "-o", "jobid,state", "-j", &all]);
     let with = |state: &str| {
@@ -172,7 +173,7 @@ fn a_second_controller_with_a_state_of_its_own_hurts_nothing() {
     cluster.wait_for_log("n1", "refuses this node: node n1 belongs to history");
     let advice = cluster.log("spurctld");
     assert!(advice.contains("is its state directory the right one"), "{advice}");
-    // Nothing runs there.
+    // No job runs there.
     assert_eq!(cluster.sbatch(&["--wrap", "true"]), 1);
     assert_eq!(cluster.ok(&["sinfo", "-h", "-o", "%t"]), "unk*\n");
     cluster.stop("spurctld");

@@ -1,12 +1,12 @@
-//! Clusters whose site's programs do something to the hosts of nodes, and only note what they are told.
+//! Clusters whose site programs act on the hosts of nodes, and here only record their calls.
 
 use std::fs;
 use std::process::Command;
 
 use crate::cluster::{Cluster, Setup, program};
 
-/// Two nodes, under a `[power]` with these keys and with programs of these names; each writes what `says`, a part of a
-/// script, prints of it to the file `noted`.
+/// Two nodes, with a `[power]` table of these keys and with programs of these names. Each program appends the
+/// output of `says`, a part of a script, to the file `noted`.
 pub(crate) fn cluster(programs: &[&str], says: &str, keys: &str) -> Cluster {
     let mut cluster = Cluster::prepare(&Setup { nodes: 2, ..Setup::default() });
     let mut power = format!("[power]\n{keys}\n");
@@ -27,7 +27,7 @@ pub(crate) fn cluster(programs: &[&str], says: &str, keys: &str) -> Cluster {
     cluster
 }
 
-/// What the programs have noted.
+/// The records of the programs.
 pub(crate) fn noted(cluster: &Cluster) -> String {
     fs::read_to_string(cluster.work("noted")).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! A node is one daemon: two that say they are the same node never take turns.
+//! One node is one daemon: two that claim to be the same node never take turns.
 
 use rustix::process::Signal;
 
@@ -26,7 +26,7 @@ fn a_clone_of_a_node_is_refused_and_the_node_goes_on() {
     assert_eq!(ended.restarts, 0, "{ended:?}");
     assert_eq!(cluster.read("out"), "end\n");
     assert_eq!(cluster.log("n1").matches("registered as n1").count(), 1, "{}", cluster.log("n1"));
-    // Who leaves makes room.
+    // A daemon that ends frees the name.
     cluster.stop("n1");
     cluster.wait_for_log("clone", "registered as n1");
     cluster.ok(&["sbatch", "--wait", "--wrap", "true"]);

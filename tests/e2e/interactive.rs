@@ -16,7 +16,7 @@ fn cluster() -> Cluster {
     Cluster::start(&Setup { nodes: 2, cpus: 2, more: "", ..Setup::default() })
 }
 
-/// A command that goes on beside the test; its output is read at its end.
+/// A command that runs beside the test; its output is read at its end.
 fn begin(cluster: &Cluster, words: &[&str]) -> Child {
     let mut command: Command = cluster.command(words);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -31,7 +31,7 @@ fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Reads what a command says until it has said this.
+/// Reads the output of a command until it contains `word`.
 fn await_word(stream: &mut impl Read, word: &str) -> String {
     let (mut text, mut byte) = (String::new(), [0]);
     while !text.contains(word) {
@@ -41,7 +41,7 @@ fn await_word(stream: &mut impl Read, word: &str) -> String {
     text
 }
 
-/// Makes a program of a script, where commands are called.
+/// Makes a program of a script, in the directory where commands are called.
 fn program(cluster: &Cluster, name: &str, script: &str) {
     spur_tests::write_program(cluster.work(name), script);
 }
@@ -88,7 +88,7 @@ fn files_of_srun_lie_where_it_was_called() {
     cluster.ok(&["srun", "-D", "below", "-i", "in", "-o", "out", "sh", "-c", "pwd; cat"]);
     let below = cluster.work("below").display().to_string();
     assert_eq!(std::fs::read_to_string(cluster.work("out")).unwrap(), format!("{below}\nwhat comes in\n"));
-    // What each task opens lies where it is.
+    // Each task opens its own file in its own directory.
     cluster.ok(&["srun", "-D", "below", "-o", "out-%t", "echo", "x"]);
     assert!(cluster.work("below/out-0").exists());
     assert_eq!(cluster.ok(&["srun", "-o", "-", "echo", "on", "its", "own"]), "on its own\n");
@@ -118,11 +118,11 @@ fn programs_beside_a_step_end_it_or_are_ended() {
     assert_eq!((said.out.as_str(), said.code), ("", Some(1)));
     assert_eq!(said.err, "srun: error: srun prolog failed rc = 3. Aborting step.\n");
     assert_eq!(cluster.ok(&["srun", "--task-epilog=./stays", "echo", "ran"]), "ran\n");
-    // Without a terminal there is none to be had.
+    // Without a terminal `--pty` is disregarded.
     let said = cluster.run(&["srun", "--pty", "echo", "ran"]);
     assert_eq!(said.out, "ran\n");
     assert!(said.err.contains("disregarding --pty option"), "{}", said.err);
-    // What the command of an allocation has started ends with it.
+    // Processes started by the command of an allocation end with it.
     let mut up = cluster.gate("up");
     let salloc =
         begin(&cluster, &["salloc", "-Q", "-KTERM", "sh", "-c", "sh -c 'echo >up; exec sleep 1000'; true"]);
@@ -145,7 +145,7 @@ fn steps_choose_among_the_nodes_of_their_job() {
     // The job's CPUs for each task count where there are enough.
     let script = "srun -n2 sh -c 'echo $SLURM_NTASKS'; srun -n1 sh -c 'echo $SLURM_CPUS_PER_TASK'";
     assert_eq!(cluster.ok(&["salloc", "-Q", "-N1", "-n1", "-c2", "sh", "-c", script]), "2\n2\n2\n");
-    // The variables of a plane are Slurm's, and are taken as such.
+    // The variables of a plane are Slurm's, with Slurm's meaning.
     let script =
         "echo $SLURM_DISTRIBUTION $SLURM_DIST_PLANESIZE; srun -n4 -l sh -c 'echo $SLURMD_NODENAME' | sort";
     let out = cluster.ok(&["salloc", "-Q", "-m", "plane=2", "-N2", "-n4", "sh", "-c", script]);
@@ -183,7 +183,7 @@ fn unbuffered_tasks_write_to_a_terminal() {
     let tried = |options: &[&str]| cluster.ok(&[&["srun"], options, &["sh", "-c", script]].concat());
     assert_eq!(tried(&["-u", "-n2"]), "terminal\nterminal\n");
     assert_eq!(tried(&["-n2"]), "pipe\npipe\n");
-    // Bytes pass as they are, all of them.
+    // All bytes pass unchanged.
     let large = "yes 0123456789 | head -n 100000";
     let passed = cluster.ok(&["srun", "-u", "sh", "-c", large]);
     assert!(passed == "0123456789\n".repeat(100_000), "{} bytes", passed.len());
@@ -199,7 +199,7 @@ fn an_allocation_of_sruns_has_room_for_its_tasks() {
         lines.sort_unstable();
         (lines, said.err)
     };
-    // Whole nodes are their step's, but where it names its share.
+    // Whole nodes belong to their step, except where it names its share.
     let cpus = ["sh", "-c", "echo $SLURM_NTASKS $SLURM_CPUS_ON_NODE"];
     let own = |options: &[&str]| sorted(&mut cluster.command(&[&["srun", "-N1"], options, &cpus].concat())).0;
     assert_eq!(
@@ -255,7 +255,8 @@ fn srun_waits_in_the_queue_and_can_be_told_not_to() {
 
 #[test]
 fn interrupts_show_the_tasks_and_then_end_them() {
-    // Long enough for the tasks to die of INT, on a slow machine too: KILL would be another exit code.
+    // The time is long enough for the tasks to die of INT, on a slow machine too: KILL would be another exit
+    // code.
     let cluster = Cluster::start(&Setup { nodes: 2, cpus: 2, kill_wait: "60s", ..Setup::default() });
     let mut srun = begin(&cluster, &["srun", "-v", "-N2", "sleep", "1000"]);
     let stderr = srun.stderr.as_mut().unwrap();
@@ -266,7 +267,8 @@ fn interrupts_show_the_tasks_and_then_end_them() {
         told,
         "srun: interrupt (one more within 1 sec to abort)\nsrun: StepId=1.0 tasks 0-1: running\n"
     );
-    // One more than is needed would kill the tasks; where the machine is slow, one comes too late and is the first again.
+    // One interrupt too many would kill the tasks; on a slow machine one comes too late and counts as the
+    // first again.
     let passed_on = (0..20).any(|_| {
         signal(&srun, Signal::INT);
         let stderr = srun.stderr.as_mut().unwrap();
@@ -318,7 +320,8 @@ fn salloc_runs_a_command_whose_steps_use_the_allocation() {
     assert_eq!(said.err, format!("{granted}salloc: Relinquishing job allocation 1\n"));
     let job = cluster.client().wait_for(1, "FAILED");
     assert_eq!((job.exit_code, job.name.as_str()), (7, "mine"));
-    // Of memory the command is told, and by it its tasks, if somebody asked for it; tasks of srun alone are not.
+    // The command of an allocation gets the memory variable if the user asked for memory, and passes it to
+    // its tasks; tasks of srun alone do not get it.
     let script = "srun -n1 --ntasks-per-node=1 sh -c 'echo $SLURM_MEM_PER_CPU $SLURM_NTASKS_PER_NODE'";
     assert_eq!(cluster.ok(&["salloc", "-Q", "--mem-per-cpu=10", "sh", "-c", script]), "10 1\n");
     assert_eq!(cluster.ok(&["srun", "--mem-per-cpu=10", "sh", "-c", "echo [$SLURM_MEM_PER_CPU]"]), "[]\n");
@@ -444,7 +447,7 @@ fn commands_hold_their_allocations_through_restarts_of_the_controller() {
     cluster.client().wait_for(2, "COMPLETED");
 }
 
-/// A command with a terminal, which the test has the other end of.
+/// A command with a terminal, whose other end belongs to the test.
 struct Seat {
     terminal: File,
     child: Child,
@@ -473,7 +476,7 @@ impl Seat {
         self.terminal.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Reads until this is said.
+    /// Reads until the output contains `word`.
     fn await_word(&mut self, word: &str) -> String {
         await_word(&mut self.terminal, word)
     }
@@ -499,8 +502,8 @@ fn a_task_has_a_terminal_with_size_signals_and_job_control() {
     seat.type_in("stty size; echo siz\"\"ed\r");
     let said = said + &seat.await_word("sized");
     assert!(said.contains("41 111"), "{said}");
-    // Keys are signals there, and nothing here. The program itself says that it has the terminal: before that the shell
-    // has it, which heeds no Ctrl-Z.
+    // Keys are signals in the task's terminal only. The program reports that it has the terminal: before that
+    // the shell has it, which ignores Ctrl-Z.
     seat.type_in("sh -c 'echo be\"\"gun; exec sleep 1000'\r");
     seat.await_word("begun\r\n");
     seat.type_in("\x03");
@@ -510,7 +513,7 @@ fn a_task_has_a_terminal_with_size_signals_and_job_control() {
     seat.await_word("begun\r\n");
     seat.type_in("\x1a");
     seat.await_word("Stopped");
-    // A shell with a job that it does not yet know to be dead wants to be told twice.
+    // A shell with a job that it does not yet know to be dead needs the command twice.
     seat.type_in("kill -9 %1; exit 5\rexit 5\r");
     assert_eq!(seat.child.wait().unwrap().code(), Some(5));
     assert!(rustix::termios::tcgetattr(&seat.terminal).unwrap().local_modes.contains(LocalModes::ICANON));
@@ -529,7 +532,7 @@ fn a_command_in_the_background_leaves_the_keys_to_its_shell() {
     seat.await_word("begun");
     seat.type_in("jobs\r");
     seat.await_word("Running");
-    // What once was in the foreground does not stop in the background either.
+    // A command that was once in the foreground does not stop in the background either.
     seat.type_in("fg\r");
     cluster.wait_until(|_| in_front(&seat) != own);
     seat.type_in("\x1a");
@@ -562,7 +565,7 @@ fn with_disable_status_only_a_second_interrupt_within_a_second_kills() {
         up.wait();
         cluster.wait_until(|_| told.elapsed() > Duration::from_secs(2));
     }
-    // Where the machine is slow, one comes too late and is the first again.
+    // On a slow machine one interrupt comes too late and counts as the first again.
     let killed = (0..20).any(|_| interrupt(&mut srun) == "srun: forcing job termination\n");
     assert!(killed, "no two interrupts came within a second");
     assert!(end(srun).code.is_some_and(|code| code != 0));

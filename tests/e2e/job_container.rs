@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::cluster::{Cluster, Setup};
 
-/// A cluster whose jobs have `/var/tmp` and `/dev/shm` to themselves, and where theirs lie; none where spurd is not root.
+/// A cluster whose jobs have `/var/tmp` and `/dev/shm` to themselves; `None` where spurd is not root.
 fn cluster() -> Option<Cluster> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("SKIPPED: only root can give jobs directories of their own");
@@ -23,7 +23,7 @@ fn cluster() -> Option<Cluster> {
     Some(cluster)
 }
 
-/// What jobs have left on the node.
+/// Number of private directories left on the node.
 fn left(cluster: &Cluster) -> usize {
     fs::read_dir(cluster.path("containers/n1")).unwrap().count()
 }
@@ -31,7 +31,7 @@ fn left(cluster: &Cluster) -> usize {
 #[test]
 fn a_job_has_directories_of_its_own_which_go_with_it() {
     let Some(mut cluster) = cluster() else { return };
-    // The name is this test's alone, should something appear on the host after all.
+    // The name belongs to this test alone, in case something appears on the host after all.
     let name = format!("spur-e2e-{}", std::process::id());
     let [disk, memory] = ["/var/tmp", "/dev/shm"].map(|directory| format!("{directory}/{name}"));
     let (mut written, mut gate) = (cluster.gate("written"), cluster.gate("gate"));
@@ -47,7 +47,7 @@ fn a_job_has_directories_of_its_own_which_go_with_it() {
     let second = cluster.sbatch(&["-W", "-n", "1", "-o", "second", "--wrap", &look]);
     assert_eq!(cluster.read("second"), "/dev/shm:\n\n/var/tmp:\n", "job {second} has nothing of job {first}");
     cluster.wait_until(|cluster| left(cluster) == 1);
-    // The next daemon knows whose they are.
+    // The next daemon knows to which jobs they belong.
     cluster.kill("n1");
     cluster.start_node("n1");
     gate.open();

@@ -1,4 +1,4 @@
-//! The life of a job, as its owner sees it.
+//! The life of a job from its owner's view.
 
 use crate::cluster::{Cluster, Setup};
 
@@ -219,7 +219,7 @@ fn a_requeued_job_runs_again_from_its_beginning() {
     ]);
     client.wait_for(job, "RUNNING");
     cluster.ok(&["scontrol", "requeue", &job.to_string()]);
-    // Neither while it ends nor afterwards was it cancelled.
+    // The job counts as cancelled neither while it ends nor afterwards.
     let states = cluster.ok(&["sacct", "-D", "-X", "-n", "-P", "-o", "State", "-j", &job.to_string()]);
     assert_eq!(states.lines().next(), Some("REQUEUED"), "{states}");
     let again = client.wait(job, |job| job.state == "RUNNING" && job.restarts == 1);
@@ -273,7 +273,7 @@ fn a_started_job_keeps_its_priority_and_accounting_knows_who_cancelled_it() {
     assert_eq!(row.trim(), format!("CANCELLED by {uid}|{}", priority.trim()));
 }
 
-/// In the mode `easy` only the head of the queue has a planned start; whoever asks learns that of any job.
+/// In the mode `easy` only the head of the queue has a planned start; a request computes that of any job.
 #[test]
 fn why_tells_when_any_job_will_start() {
     let cluster = Cluster::start(&Setup::default());
@@ -309,7 +309,8 @@ fn why_tells_when_any_job_will_start() {
     client.wait_for(last, "COMPLETED");
 }
 
-/// Which nodes are missing is said with the reason, as in Slurm; tools that compare it get the word alone.
+/// The missing nodes are named with the reason, as in Slurm; tools that compare the reason get the word
+/// alone.
 #[test]
 fn nodes_that_are_out_of_service_are_named() {
     let cluster = Cluster::start(&Setup { nodes: 3, ..Setup::default() });
@@ -336,7 +337,7 @@ fn nodes_that_are_out_of_service_are_named() {
     client.wait_for(job, "COMPLETED");
 }
 
-/// What makes up a priority is shown of those who wait for room, and of nobody else.
+/// The parts of a priority are shown for jobs that wait for resources, and for no others.
 #[test]
 fn priorities_say_what_makes_them_up() {
     let cluster = Cluster::start(&Setup::default());

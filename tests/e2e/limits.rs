@@ -51,7 +51,7 @@ fn limits_keep_jobs_waiting_and_refuse_them() {
     let says = "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)";
     assert!(rest.starts_with(says), "{array}");
 
-    // What an operator sets for a job is exempt.
+    // Values that an operator sets for a job are exempt.
     cluster.ok(&["scontrol", "update", &format!("JobId={third}"), "NumTasks=3"]);
     client.wait_for(third, "COMPLETED");
     gate.open();
@@ -83,7 +83,7 @@ fn a_budget_that_is_used_up_stops_jobs_until_it_is_reset() {
     let user = me();
     let cluster = Cluster::start(&Setup { controller: LIMITS, ..Setup::default() });
     let mut client = cluster.client();
-    // A second counts as a hundred: one second of a CPU is more than the minute of the budget.
+    // The usage factor makes one second of a CPU exceed the minute of the budget.
     change(&cluster, "add qos small GrpTRESMins=cpu=1 UsageFactor=100");
     change(&cluster, "add account chem QOS=normal,small");
     change(&cluster, &format!("add user {user} account=chem"));

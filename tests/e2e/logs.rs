@@ -1,4 +1,4 @@
-//! Where daemons write what they say, and that nothing of a demonstration stays.
+//! The log files of daemons, and the traces of a demonstration, of which none must remain.
 
 use std::fs;
 use std::process::{Command, Stdio};

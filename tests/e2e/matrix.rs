@@ -1,8 +1,9 @@
-//! The kill matrix: each process of a cluster is killed, stopped or told to end, at any moment, under jobs of every
-//! form that are submitted, start, run and end; what each kind of fault lost, doubled and left stuck is counted.
+//! The kill matrix. At any moment, each process of a cluster is killed, stopped or asked to end. Jobs of
+//! every form are submitted, start, run and end meanwhile. The matrix counts what each kind of fault lost,
+//! ran twice and left stuck.
 //!
-//! `SPUR_FAULT_ROUNDS` says how often each fault happens, once where it is not set, and `SPUR_FAULT` which: those with
-//! this text in their names. The table is printed.
+//! `SPUR_FAULT_ROUNDS` is the number of times that each fault happens, one by default. `SPUR_FAULT` selects
+//! the faults with this text in their names. The table is printed.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
@@ -21,20 +22,20 @@ use crate::cluster::{Cluster, PATIENCE, Said, Setup, said};
 
 /// The longest pause before a fault; the jobs of a round need about as long from submission to end.
 const SPREAD_MICROSECONDS: u64 = 700_000;
-/// For how long a process stands still that is stopped.
+/// The time for which a stopped process stands still.
 const STILL: Duration = Duration::from_secs(2);
-/// For how long an allocation outlives its command: longer than commands need to find the controller again, and far
-/// shorter than the patience with which their end is waited for.
+/// The time for which an allocation outlives its command. It is longer than commands need to find the
+/// controller again, and far shorter than the patience with which the test waits for their end.
 const INACTIVE: &str = "inactive_limit = \"10s\"";
-/// Batch jobs of a round: half of them run a step.
+/// Number of batch jobs of a round: half of them run a step.
 const BATCH_JOBS: usize = 6;
 
-/// What a fault may do to the jobs that run.
+/// The harm that a fault may do to running jobs.
 #[derive(Clone, Copy, PartialEq)]
 enum Harm {
-    /// Nothing: every job runs once, to its own end, and every command gives its exit code.
+    /// No harm: every job runs once, to its own end, and every command returns its exit code.
     None,
-    /// It ends a process that belongs to a job, so that this job may fail.
+    /// The fault ends a process that belongs to a job, so that this job may fail.
     Job,
 }
 
@@ -101,15 +102,15 @@ fn still(cluster: &mut Cluster, daemon: &str) {
     cluster.signal(daemon, Signal::CONT);
 }
 
-/// Kills the process of this program that was found first; there may be none at this moment.
+/// Kills the process of this program that is found first; there may be none at this moment.
 fn kill_one(cluster: &mut Cluster, program: &str) {
     if let Some(&pid) = cluster.processes(program).first() {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = kill_process(pid, Signal::KILL);
     }
 }
 
-/// What became of the jobs under one kind of fault.
+/// The fate of the jobs under one kind of fault.
 #[derive(Default)]
 struct Tally {
     times: u32,
@@ -117,14 +118,14 @@ struct Tally {
     lost: Vec<String>,
     doubled: Vec<String>,
     stuck: Vec<String>,
-    /// The longest that a question to the controller waited for its answer.
+    /// The longest wait of a request to the controller for its answer.
     silence: Duration,
 }
 
 /// The jobs of a round.
 struct Round {
     batch: Vec<u32>,
-    /// `srun` and `salloc` with what they are to give, by the name of their jobs.
+    /// `srun` and `salloc` commands by the name of their jobs.
     commands: Vec<(&'static str, Child)>,
 }
 
@@ -188,7 +189,7 @@ fn end(mut child: Child) -> Result<Said, String> {
     Ok(said(child.wait_with_output().expect("it is ours")))
 }
 
-/// Asks the controller all the time, and gives the longest wait for an answer.
+/// Asks the controller all the time, and returns the longest wait for an answer.
 fn ask(cluster: &Cluster, going: &Arc<AtomicBool>) -> JoinHandle<Duration> {
     let (mut client, going) = (cluster.client(), Arc::clone(going));
     std::thread::spawn(move || {
@@ -203,14 +204,14 @@ fn ask(cluster: &Cluster, going: &Arc<AtomicBool>) -> JoinHandle<Duration> {
     })
 }
 
-/// One fault under the jobs of one round.
+/// Runs one fault under the jobs of one round.
 fn round(cluster: &mut Cluster, fault: &Fault, chance: &mut Chance, tally: &mut Tally) {
     let mut client = cluster.client();
     let known = client.jobs_patiently().len();
     let going = Arc::new(AtomicBool::new(true));
     let asking = ask(cluster, &going);
     let round = begin(cluster, &mut client);
-    // Not a wait for anything: any moment must do.
+    // The sleep waits for nothing: the cluster must survive a fault at any moment.
     std::thread::sleep(Duration::from_micros(chance.below(SPREAD_MICROSECONDS)));
     (fault.inject)(cluster);
     for (name, child) in round.commands {
@@ -245,7 +246,7 @@ fn round(cluster: &mut Cluster, fault: &Fault, chance: &mut Chance, tally: &mut 
     }
 }
 
-/// Counts what ran twice, and what is said to have completed and has not run.
+/// Counts the jobs that ran twice, and those that are reported as completed but have not run.
 fn judge(cluster: &Cluster, jobs: &[Job], tally: &mut Tally) {
     let marks = std::fs::read_to_string(cluster.work("marks")).unwrap_or_default();
     let mut counts = BTreeMap::<&str, u32>::new();

@@ -1,5 +1,5 @@
-//! Metrics, as a scrape reads them: beside what commands say of the same cluster, and beside the boards and alerts of
-//! `etc/`.
+//! Metrics as a scrape reads them, compared with the output of commands for the same cluster, and with the
+//! boards and alerts of `etc/`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -36,7 +36,7 @@ name = "s1"
 switches = "l[1-2]"
 "#;
 
-/// Samples by their name with labels, as the page has them.
+/// Samples by their name with labels, as on the page.
 type Samples = BTreeMap<String, f64>;
 
 /// A cluster whose controller serves metrics.
@@ -85,7 +85,7 @@ impl Served {
     }
 }
 
-/// The sum of the samples of a family of which every label pair holds.
+/// The sum of the samples of a family that have all these label pairs.
 fn sum(samples: &Samples, family: &str, pairs: &[(&str, &str)]) -> f64 {
     let labels: Vec<String> = pairs.iter().map(|(name, value)| format!("{name}=\"{value}\"")).collect();
     let meant = samples.iter().filter(|(name, _)| {
@@ -149,7 +149,7 @@ fn nodes_are_those_of_sinfo(served: &Served, own: &Samples) {
     assert_eq!(own["spur_streams{kind=\"agent\"}"], 4.0);
 }
 
-/// The job has one leaf; of the other leaf one node is drained.
+/// The job has one leaf; one node of the other leaf is drained.
 fn domains_are_those_of_the_fabric(served: &Served, own: &Samples) {
     let of = |family: &str, layer: &str, domain: &str| {
         let pairs = [("topology", "default"), ("layer", layer), ("domain", domain)];
@@ -283,7 +283,7 @@ fn private_pages_are_refused_and_no_other_method_is_taken() {
 const TREE_OF_ONE: &str =
     "[topology]\nplugin = \"tree\"\n[[topology.switches]]\nname = \"l1\"\nnodes = \"n1\"\n";
 
-/// The names that a PromQL expression reads: words that no bracket follows and that stand outside of braces, quotes and
+/// The names that a PromQL expression reads: words that no bracket follows, outside of braces, quotes and
 /// lists of labels.
 fn series(expression: &str) -> BTreeSet<String> {
     const WORDS: [&str; 12] = [
@@ -384,7 +384,7 @@ fn boards_and_rules_read_what_is_exported() {
         let recorded = text.lines().filter_map(|line| line.trim().strip_prefix("- record: "));
         known.extend(recorded.map(str::to_owned));
     }
-    // What Prometheus itself writes of each scrape.
+    // Prometheus itself writes these for each scrape.
     known.extend(["up", "scrape_duration_seconds"].map(str::to_owned));
     for path in files("grafana").into_iter().chain(files("prometheus")) {
         let found = expressions(&path);

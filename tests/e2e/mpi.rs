@@ -1,13 +1,13 @@
-//! MPI programs: what serves them is there without being asked for, and reaches every node of the step.
+//! MPI programs: their services exist without being asked for, and reach every node of the step.
 //!
-//! A shell speaks PMI as a library does. Real MPI libraries are tried where they are installed.
+//! A shell uses PMI as a library does. Real MPI libraries are tried where they are installed.
 
 use std::process::Command;
 
 use crate::clients::programs;
 use crate::cluster::{Cluster, Gate, Setup};
 
-/// What a task says in PMI-1: it puts its rank and reads those of all.
+/// The PMI-1 requests of a task: it puts its rank and reads those of all.
 const TASK: &str = r#"#!/bin/bash
 ask() { printf '%s\n' "$1" >&$PMI_FD; read -r answer <&$PMI_FD; }
 ask 'cmd=init pmi_version=1 pmi_subversion=1'
@@ -102,7 +102,7 @@ fn a_fence_outlives_the_daemons() {
     let mut ups = ["up0", "up1"].map(|up| cluster.gate(up));
     let mut gate = cluster.gate("gate");
     cluster.script("task", TASK);
-    // The first task comes to the fence when both daemons have been away.
+    // The first task reaches the fence after both daemons have been away.
     cluster.script(
         "job.sh",
         "#!/bin/sh\nsrun sh -c 'echo >up$SLURM_PROCID; [ $SLURM_PROCID = 1 ] || read x <gate; bash ./task'\n",
@@ -138,8 +138,8 @@ fn a_step_ends_when_one_of_its_tasks_deserts_or_aborts() {
     }
 }
 
-/// The first task finalizes PMI and ends. The second one still speaks PMI then: it publishes a name, which the first node
-/// keeps, looks it up, and finalizes. What tasks do after that concerns nobody.
+/// The first task finalizes PMI and ends. The second one still uses PMI then: it publishes a name, which the
+/// first node keeps, looks it up, and finalizes. Its later actions do not matter.
 const LATE: &str = r#"#!/bin/bash
 ask() { printf '%s\n' "$1" >&$PMI_FD; read -r answer <&$PMI_FD; }
 ask 'cmd=init pmi_version=1 pmi_subversion=1'
@@ -161,7 +161,7 @@ fn the_first_node_serves_until_the_others_have_finalized() {
     cluster.script("late", LATE);
     cluster.script("job.sh", "#!/bin/sh\nsrun bash ./late; echo $?\n");
     let job = cluster.sbatch(&["-N2", "-n2", "-o", "out", "-e", "err", "job.sh"]);
-    // Since no task needs it any more, the first node ends its part of the step before the other one.
+    // As no task needs it any more, the first node ends its part of the step before the other one.
     cluster.wait_for_log("n2", "its first node has ended");
     gate.open();
     cluster.client().wait_for(job, "COMPLETED");
@@ -220,7 +220,7 @@ fn the_site_chooses_what_serves_mpi_programs_by_default() {
     assert_eq!((&*out, &*err), ("\npmi2 served\n", ""));
 }
 
-/// Puts values of 1,000 bytes until that is refused, and says after how many; then replaces one.
+/// Puts values of 1,000 bytes until that is refused, and prints after how many; then replaces one.
 const PUTS: &str = r#"#!/bin/bash
 ask() { printf '%s\n' "$1" >&$PMI_FD; read -r answer <&$PMI_FD; }
 ask 'cmd=init pmi_version=1 pmi_subversion=1'
@@ -268,7 +268,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// The ring, built by an MPI's own compiler; without that the test is skipped.
+/// The ring, built by an MPI's own compiler; `None` without that compiler, and the test is skipped.
 fn ring(cluster: &Cluster, compiler: &str) -> Option<()> {
     built(cluster, compiler, RING)
 }
@@ -293,12 +293,12 @@ fn whole_ring() -> Vec<String> {
     (0..8).map(|rank| format!("{rank}/8 {} 8", if rank == 0 { 8 } else { rank })).collect()
 }
 
-/// What OpenMPI needs to be told here: root may use it, several nodes share one host, whose shared memory they would
-/// take for their own, and that host has fewer cores than they.
+/// The settings that OpenMPI needs here. Root may use it, and several nodes share one host: OpenMPI would
+/// take the host's shared memory for theirs. That host has fewer cores than the nodes.
 const OPENMPI: &str = "export OMPI_MCA_btl=tcp,self OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1";
 
-/// A program of an MPI that is not there can be no test.
+/// True if a program is installed; tests of a missing MPI are skipped.
 fn is_there(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
     if !found {
@@ -371,7 +371,7 @@ fn openmpi_5_runs_over_four_nodes() {
     assert_whole_ring(&cluster, &format!("{OPENMPI}\n{} --bind-to none ./ring", program("mpirun")));
 }
 
-/// Each task has a part of an integral.
+/// Each task computes a part of an integral.
 const PI: &str = "
 from mpi4py import MPI
 

@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, Setup};
 
-/// Tasks that run and end when they are told to; then the same on the nodes that the job has by then.
+/// Tasks that run until the gate opens; then the same on the nodes that the job has by then.
 const SCRIPT: &str = "\
 srun --no-kill sh -c 'echo $SLURMD_NODENAME >>began; echo >up; read x <gate; echo $SLURMD_NODENAME >>ended'
 echo $? >code
@@ -29,7 +29,7 @@ fn tasks_on_other_nodes_go_on_and_a_node_takes_the_place_of_one_that_is_down() {
     assert_eq!((shown.state.as_str(), shown.reason.as_str(), shown.restarts), ("RUNNING", "None", 0));
     let why = cluster.ok(&["spur", "why", &job.to_string()]);
     assert!(why.contains("n4 takes the place of n2, which failed"), "{why}");
-    // Nobody else is left, so the next one is missed.
+    // No other node is left, so the next lost one is not replaced.
     cluster.ok(&["scontrol", "update", "NodeName=n4", "State=DOWN", "Reason=fan"]);
     let shown = client.wait(job, |job| job.nodes == "n[1,3]");
     assert_eq!((shown.state.as_str(), shown.reason.as_str()), ("RUNNING", "ReplacementNode"));
@@ -66,7 +66,7 @@ fn what_a_lost_node_still_runs_is_ended_when_it_is_back() {
     (0..3).for_each(|_| up.wait());
     cluster.kill("n2");
     client.wait(job, |job| job.nodes == "n[1,4,3]");
-    // Its task has outlived its daemon; the job has no use for it any more. The others know nothing of all that.
+    // The task has outlived its daemon, and the job no longer needs it. The other nodes are not affected.
     cluster.start_node("n2");
     cluster.ok(&["sbatch", "--wait", "-w", "n2", "--wrap", "true"]);
     assert!(cluster.log("n2").contains(&format!("ended step={job}.0.0 status=0:9")), "{}", cluster.log("n2"));

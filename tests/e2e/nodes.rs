@@ -1,4 +1,4 @@
-//! Nodes that only say what nodes say: they run nothing, and a job ends when the test says so.
+//! Simulated nodes that run nothing: a job ends when the test ends it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use tonic::transport::Channel;
 
 use crate::cluster::{Cluster, PATIENCE};
 
-/// The nodes of a cluster, for as long as this lives.
+/// The nodes of a cluster, until this value is dropped.
 pub(crate) struct Nodes {
-    /// Batch scripts that were ordered: by job, and on which node.
+    /// Ordered batch scripts with their node, by job.
     batches: BTreeMap<u32, (String, Launch)>,
     launched: Receiver<(String, Launch)>,
     voices: BTreeMap<String, Voice>,
 }
 
-/// What a node says to the controller.
+/// The connection of a node to the controller.
 #[derive(Clone)]
 struct Voice {
     sender: UnboundedSender<NodeMessage>,
@@ -41,13 +41,14 @@ impl Voice {
     fn report(&self, attempt: Option<Attempt>, said: Said) {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let report = Report { id, attempt, report: Some(said) };
-        // A connection that is gone ends the test elsewhere.
+        // A closed connection ends the test elsewhere.
         let _ = self.sender.send(message(node_message::Message::Report(report)));
     }
 }
 
 impl Nodes {
-    /// Nodes of these names with so many CPUs each, when the controller of a cluster has taken them in.
+    /// Starts nodes of these names with `cpus` CPUs each, and returns after the controller has registered
+    /// them.
     pub(crate) fn start(cluster: &Cluster, names: &[String], cpus: u32) -> Self {
         let (launches, launched) = channel();
         let (welcomes, welcomed) = channel();
@@ -87,7 +88,7 @@ impl Nodes {
         Self { batches: BTreeMap::new(), launched, voices }
     }
 
-    /// Lets the batch script of a running job end well.
+    /// Lets the batch script of a running job end with success.
     pub(crate) fn end(&mut self, job: u32) {
         while !self.batches.contains_key(&job) {
             let (node, launch) =
@@ -105,7 +106,7 @@ impl Nodes {
     }
 }
 
-/// The way of a node to the controller.
+/// The connection of a node to the controller.
 fn introduced(address: &HostPort, keys: &ClusterKeys, name: &str) -> (Channel, Introduction) {
     let own = keys.own(&Role::Node(name.into())).remove(0);
     let dialer = Dialer::expecting(&keys.public(&Role::Controller), Some(own));
@@ -114,7 +115,7 @@ fn introduced(address: &HostPort, keys: &ClusterKeys, name: &str) -> (Channel, I
     (dialer.connect_lazily(address).expect("an address"), introduction)
 }
 
-/// One node, until the controller ends or this side does.
+/// Runs one node until the controller ends or this side does.
 async fn attend(
     (channel, introduction): (Channel, Introduction),
     name: String,
@@ -128,14 +129,14 @@ async fn attend(
     let mut batches = Vec::new();
     while let Ok(Some(order)) = orders.message().await {
         match order.order {
-            // A test that has ended wants no more of any of it.
+            // A test that has ended does not receive any more.
             Some(order::Order::Welcome(_)) => drop(welcomes.send(())),
             Some(order::Order::Refusal(refusal)) => panic!("{name} is not wanted: {refusal:?}"),
             Some(order::Order::Launch(launch)) => {
                 batches.push(launch.attempt);
                 drop(launches.send((name.clone(), launch)));
             }
-            // The node of the batch script has said so already.
+            // The node of the batch script has reported its end already.
             Some(order::Order::Terminate(terminate)) if !batches.contains(&terminate.attempt) => {
                 voice.report(terminate.attempt, Said::NodeDone(NodeDone::default()));
             }

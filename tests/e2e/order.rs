@@ -1,4 +1,4 @@
-//! What the kernel saw of the controller: no reply begins before the sync of its entry has ended.
+//! The controller's system calls: no reply begins before the sync of its entry has ended.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,16 +9,16 @@ use std::thread;
 use crate::client::{batch_job, submissions_answered};
 use crate::cluster::{Cluster, Setup};
 
-/// How many clients submit at a time, and how many jobs each.
+/// Number of clients that submit at a time; each submits [`JOBS`].
 const CLIENTS: usize = 3;
 const JOBS: usize = 20;
 
-/// A system call of the trace; places are numbers of lines.
+/// A system call of the trace; positions are line numbers.
 struct Call {
     name: String,
-    /// What its first argument is open on.
+    /// The file of its first argument.
     file: String,
-    /// The bytes it was given.
+    /// The bytes passed to the call.
     content: Vec<u8>,
     begun: usize,
     ended: usize,
@@ -28,7 +28,7 @@ struct Call {
 fn no_reply_precedes_the_sync_of_its_entry() {
     let trial = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
     if !trial.as_ref().is_ok_and(|trial| trial.status.success()) {
-        // Not by a macro: those are kept from the screen when a test passes.
+        // The message is written directly: macros' output is hidden when a test passes.
         let why = trial.map_or_else(|error| error.to_string(), |trial| crate::cluster::said(trial).err);
         writeln!(std::io::stderr(), "SKIPPED no_reply_precedes_the_sync_of_its_entry: strace: {why}")
             .unwrap();
@@ -86,7 +86,7 @@ fn submit(cluster: &Cluster, number: usize) -> Vec<(u32, String)> {
 }
 
 impl Call {
-    /// Whether the entry about this job goes to the journal's log with it.
+    /// True if the call writes the entry about this job to the journal's log.
     fn is_write_of(&self, job: &str) -> bool {
         let job = job.as_bytes();
         let log = matches!(self.name.as_str(), "write" | "pwrite64") && self.file.ends_with("/spur.db-wal");
@@ -98,8 +98,8 @@ impl Call {
     }
 }
 
-/// The calls of a trace: `PID name(3<file>, "content", …) = result`, or in two parts around others' lines:
-/// `PID name(… <unfinished ...>` and `PID <... name resumed>…`.
+/// The calls of a trace. A call is one line, `PID name(3<file>, "content", …) = result`. Or it has two parts
+/// around others' lines, `PID name(… <unfinished ...>` and `PID <... name resumed>…`.
 fn calls(trace: &str) -> Vec<Call> {
     let mut calls: Vec<Call> = Vec::new();
     let mut unfinished: BTreeMap<&str, usize> = BTreeMap::new();
@@ -124,7 +124,7 @@ fn calls(trace: &str) -> Vec<Call> {
     calls
 }
 
-/// `\x41\x42` as bytes.
+/// Decodes `\x41\x42` into bytes.
 fn bytes(text: &str) -> Vec<u8> {
     text.split("\\x").filter_map(|byte| u8::from_str_radix(byte, 16).ok()).collect()
 }

@@ -1,5 +1,5 @@
-//! Two controllers that share a database: one leads, the other takes over when the first is killed, stands still or hands
-//! over. Nothing that was acknowledged is lost or run twice, and an srun under way goes on.
+//! Two controllers that share a database: one leads, and the other takes over when the first is killed,
+//! stands still or hands over. No acknowledged job is lost or run twice, and a running srun goes on.
 
 use std::fs;
 use std::io::BufRead as _;
@@ -26,7 +26,7 @@ fn pair(name: &str) -> Option<(Cluster, &'static Postgres)> {
     Some((cluster, server))
 }
 
-/// Who leads, by the lease row, and who does not.
+/// The leading controller by the lease row, and the other one.
 fn roles(cluster: &Cluster, server: &Postgres, name: &str) -> (&'static str, &'static str) {
     let address = server.sql(name, "SELECT address FROM spur.lease");
     let is_first = address == format!("127.0.0.1:{}", cluster.port());

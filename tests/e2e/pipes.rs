@@ -1,5 +1,5 @@
-//! Files that a job's user chose and that nobody can wait for: pipes without another end, full ones, and such whose reader
-//! has stopped. The job may wait there for ever; its end never does.
+//! Files chosen by a job's user that block for ever: pipes without another end, full ones, and those with a
+//! stopped reader. The job may wait there for ever; its end never does.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -15,7 +15,7 @@ fn pipe(cluster: &Cluster, name: &str) {
     assert!(Command::new("mkfifo").arg(cluster.work(name)).status().unwrap().success());
 }
 
-/// Fills a pipe to the last byte; as long as what is returned is kept, it has a reader that does not read.
+/// Fills a pipe to the last byte. While the returned file is kept, the pipe has a reader that does not read.
 fn fill(path: &Path) -> File {
     let non_blocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let mut ends = File::options().read(true).write(true).custom_flags(non_blocking).open(path).unwrap();
@@ -66,7 +66,7 @@ fn jobs_that_wait_for_pipes_are_cancelled_and_timed_out() {
         assert_eq!(client.wait(job, has_ended).state, "CANCELLED", "{words:?}");
     }
     assert_eq!(client.wait(first, has_ended).state, "TIMEOUT");
-    // The node is none the worse for it.
+    // The node remains usable.
     cluster.ok(&["sbatch", "--wait", "--wrap", "true"]);
 }
 

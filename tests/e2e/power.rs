@@ -1,8 +1,9 @@
-//! The power goes while the controller works: it is recorded at work, and started again on what each of many moments
-//! would have left of its disk.
+//! Loss of power while the controller works. The controller is recorded at work, and started again on the
+//! disk contents that each of many moments would have left.
 //!
-//! What it had said until then is read from the records, too: a reply counts from the moment in which its bytes were
-//! given to the kernel. A reply that left before its entry was synced would be found missing after a cut right there.
+//! The records also contain its replies: a reply counts from the moment at which its bytes were passed to the
+//! kernel. A cut right after a reply that left before its entry was synced would reveal that the entry is
+//! missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,13 +15,14 @@ use spur_powerloss::{Image, Loss, Recorder, Trace};
 use crate::client::{batch_job, submissions_answered};
 use crate::cluster::{Cluster, Setup, program};
 
-/// How many clients submit, and how many jobs each.
+/// Number of clients that submit; each submits [`JOBS`].
 const CLIENTS: usize = 4;
 const JOBS: usize = 25;
-/// At how many moments beside those of the replies the power goes, each with everything unsynced lost and with a part.
+/// Number of moments, besides those of the replies, at which the power fails: each once with everything
+/// unsynced lost and once with a part.
 const MOMENTS: usize = 60;
 
-/// A moment, and what must be there after it.
+/// A moment, and the disk contents after it.
 struct Cut {
     when: String,
     image: Image,
@@ -84,7 +86,7 @@ fn submit(cluster: &Cluster, recorder: &Recorder, number: usize) -> Vec<(u32, St
     submitted
 }
 
-/// The moments at which the power goes, and how many replies there are.
+/// The moments at which the power fails, and the number of replies.
 fn cuts(trace: &Trace) -> (Vec<Cut>, usize) {
     let marks: BTreeMap<usize, &[u8]> = trace.marks().collect();
     let every = trace.records().len() / MOMENTS;
@@ -117,7 +119,7 @@ fn ended_job(said: &[u8]) -> Option<u32> {
     std::str::from_utf8(said).ok()?.strip_prefix("ended ")?.parse().ok()
 }
 
-/// Starts a controller on what is left and compares.
+/// Starts a controller on the remaining contents and compares its jobs.
 fn check(left: &mut Cluster, cut: &Cut, names: &BTreeMap<u32, String>) {
     let when = &cut.when;
     cut.image.write(&left.path("state")).unwrap();

@@ -48,7 +48,7 @@ fn an_idle_node_is_switched_off_and_down_if_it_does_not_come_up() {
     assert_eq!(noted(&cluster), "suspend_program n1\n");
     assert_eq!(shown(&cluster, "n2"), "idle idle none\n");
     cluster.kill("n1");
-    // What is on comes first.
+    // Nodes that are on come first.
     let first = cluster.sbatch(&["-n1", "-o", "/dev/null", "--wrap", "exec sleep 1000"]);
     cluster
         .wait_until(|cluster| cluster.ok(&["squeue", "-h", "-o", "%i %t %N"]) == format!("{first} R n2\n"));
@@ -83,7 +83,7 @@ fn a_command_waits_for_a_node_that_was_off() {
     wait_for(&cluster, "n1", "mixed# mix# none");
     boot(&mut cluster, "n1");
     assert_eq!(String::from_utf8(srun.wait_with_output().unwrap().stdout).unwrap(), "here\n");
-    // One that is cancelled meanwhile does not wait for the node.
+    // A cancelled job does not wait for the node.
     cluster.ok(&["scontrol", "update", "NodeName=n1", "State=POWER_DOWN_FORCE"]);
     wait_for(&cluster, "n1", "idle~ idle~ none");
     let job = cluster.sbatch(&["-w", "n1", "-o", "/dev/null", "--wrap", "true"]).to_string();

@@ -2,7 +2,8 @@
 
 use crate::cluster::{Cluster, Setup};
 
-/// Jobs of `urgent` preempt the others: those of `main` wait again, those of `scavenge` are asked first and then over.
+/// Jobs of `urgent` preempt the others: those of `main` wait again; those of `scavenge` are asked to end
+/// first, and are not requeued.
 const TIERS: &str = r#"
 [preempt]
 by = "partition"
@@ -52,8 +53,8 @@ fn a_job_of_a_lower_tier_waits_again() {
     assert_eq!(rows, [format!("{low}|main|COMPLETED|0:0"), format!("{low}|main|PREEMPTED|0:0")]);
 }
 
-/// Two jobs of one tier are suspended for one of a higher: they keep their memory, and go on as soon as it has ended, through a
-/// crash of both daemons.
+/// Two jobs of one tier are suspended for one of a higher tier. They keep their memory, and go on as soon as
+/// it has ended, through a crash of both daemons.
 #[test]
 fn a_job_of_a_lower_tier_is_suspended_and_goes_on() {
     const SUSPEND: &str = r#"
@@ -105,14 +106,15 @@ priority_tier = 10
     assert_eq!(cluster.ok(&row), "COMPLETED\n");
 }
 
-/// A job that is asked to leave and takes its time.
+/// A job that is asked to end and takes its time.
 const STAYS: &str = "#!/bin/sh
 trap 'echo TERM >told; until read x <leave; do :; done; exit 7' TERM
 echo up >ready
 while :; do sleep 1000 & wait $!; done
 ";
 
-/// Starts it on `n1`; its gates are `told`, for it has been asked, and `leave`.
+/// Starts the job on `n1`. It writes to the gate `told` when it has been asked to end, and waits at the gate
+/// `leave`.
 fn one_that_stays(cluster: &Cluster) -> u32 {
     let mut ready = cluster.gate("ready");
     cluster.script("low.sh", STAYS);
@@ -121,7 +123,7 @@ fn one_that_stays(cluster: &Cluster) -> u32 {
     low
 }
 
-/// Meanwhile the controller dies.
+/// The controller is killed meanwhile.
 #[test]
 fn what_is_kept_for_a_job_outlives_the_controller() {
     let mut cluster = Cluster::start(&Setup { nodes: 2, more: TIERS, ..Setup::default() });
@@ -160,7 +162,7 @@ fn what_is_kept_for_a_job_outlives_the_controller() {
     client.wait_for(other, "COMPLETED");
 }
 
-/// The same of all components of a het job, one of which could start at once.
+/// Repeats the test with all components of a het job, one of which could start at once.
 #[test]
 fn what_is_kept_for_a_het_job_outlives_the_controller() {
     let mut cluster = Cluster::start(&Setup { nodes: 3, more: TIERS, ..Setup::default() });

@@ -12,7 +12,7 @@ const EPILOG: &str = "echo $SLURM_SCRIPT_CONTEXT $SLURM_JOB_NAME $SLURM_JOB_EXIT
                       [ $SLURM_JOB_NAME != slow ] || { echo >@/over; read x <@/out; }\n\
                       exit 3";
 
-/// A cluster whose controller has programs with these lines; `@` stands for the directory that jobs run in.
+/// A cluster whose controller has programs with these lines; `@` stands for the jobs' directory.
 fn cluster_with(prolog: &str, epilog: &str, controller: &str) -> Cluster {
     let mut cluster = Cluster::prepare(&Setup { nodes: 2, ..Setup::default() });
     let work = cluster.path("work").display().to_string();
@@ -41,7 +41,7 @@ fn nothing_of_a_job_runs_before_the_controllers_prolog_has_ended() {
     assert_eq!(cluster.ok(&["squeue", "-h", "-o", "%T %t %N"]), "CONFIGURING CF n1\n");
     assert_eq!(cluster.ok(&["squeue", "-h", "-t", "CF", "-o", "%i"]), format!("{job}\n"));
     assert!(!cluster.work("ran").exists());
-    // The next controller runs it again.
+    // The next controller runs the prolog again.
     cluster.kill("spurctld");
     cluster.start_controller();
     up.wait();
@@ -59,7 +59,7 @@ fn nothing_of_a_job_runs_before_the_controllers_prolog_has_ended() {
     let prolog = format!("prolog_slurmctld slow n1 {work} 0\n");
     let epilog = "epilog_slurmctld slow 1792 7:0 0\n";
     assert_eq!(cluster.read("said"), format!("{prolog}{prolog}{epilog}{epilog}"));
-    // Others are served while a program runs, and a job that is cancelled meanwhile never runs.
+    // Other requests are served while a program runs, and a job that is cancelled meanwhile never runs.
     let other = cluster.sbatch(&["-J", "other", "-o", "other", "--wrap", "true"]);
     up.wait();
     cluster.ok(&["scancel", &other.to_string()]);
@@ -86,7 +86,7 @@ fn a_job_whose_prolog_fails_waits_again_or_is_cancelled() {
     gate.open();
     cluster.client().wait_for(never, "CANCELLED");
     assert!(!cluster.work("ran").exists());
-    // What holds an allocation cannot wait again.
+    // A job that holds an allocation cannot wait again.
     let salloc = cluster.command(&["salloc", "-J", "bad", "touch", "ran"]);
     let running = std::thread::spawn(move || {
         let mut salloc = salloc;

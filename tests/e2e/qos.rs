@@ -1,4 +1,4 @@
-//! QOS: who may have which, who makes way for whom, and what becomes of jobs whose QOS is gone.
+//! QOS: which jobs may use which, which makes way for which, and the fate of jobs whose QOS is gone.
 
 use std::fs;
 
@@ -49,7 +49,7 @@ fn a_job_makes_way_for_one_whose_qos_lists_its_own() {
     assert_eq!(cluster.ok(&["squeue", "-h", "-q", "high", "-o", "%i %Q"]), format!("{high} 1000\n"));
     let shown = cluster.ok(&["scontrol", "show", "job", &high.to_string()]);
     assert!(shown.contains("Priority=1000") && shown.contains("QOS=high"), "{shown}");
-    // It did not make anybody go, and comes before those that may be.
+    // The job preempted no other, and comes before those that may be preempted.
     client.wait_for(normal, "COMPLETED");
     high_gate.open();
     client.wait_for(high, "COMPLETED");
@@ -64,14 +64,14 @@ fn a_job_makes_way_for_one_whose_qos_lists_its_own() {
     client.wait(low, |job| job.state == "RUNNING" && job.restarts == 2);
     low_gate.open();
     client.wait_for(low, "COMPLETED");
-    // An attempt that is told to leave at once may not have come so far.
+    // An attempt that must end at once may not have come so far.
     assert!(cluster.read("ran").lines().all(|line| line == "low"), "{}", cluster.read("ran"));
     let rows = ["sacct", "-n", "-P", "-X", "-D", "-o", "jobid,qos,state", "-S", "now-1hour", "-q", "low"];
     let states = ["COMPLETED", "PREEMPTED", "PREEMPTED"];
     assert_eq!(cluster.rows(&rows), states.map(|state| format!("{low}|low|{state}")));
 }
 
-/// The QOS of the victim says what becomes of it, whatever is said for all; a job that forbids it stays.
+/// The QOS of the victim decides its fate, whatever the general setting; a job that forbids preemption stays.
 #[test]
 fn a_qos_may_be_suspended_where_others_wait_again() {
     const SUSPEND: &str = r#"
@@ -104,7 +104,7 @@ preempt_mode = "suspend"
     client.wait(vain, |job| job.reason == "Resources");
     assert_eq!(client.job(firm).state, "RUNNING");
 
-    // The node that comes back knows again who is stopped and who is not.
+    // The returning node still knows which jobs are stopped.
     cluster.kill("n1");
     cluster.start_node("n1");
     high_gate.open();
@@ -127,7 +127,7 @@ fn what_a_job_may_not_have_is_refused_with_what_it_may() {
     let says =
         "Invalid qos specification: there is no 'hgih'; did you mean 'high'? QOS here: normal, high, low";
     assert!(said.contains(says), "{said}");
-    // What an administrator can change keeps a job waiting, and its user is told.
+    // A reason that an administrator can remove keeps a job waiting, and its user gets a message.
     let mut client = cluster.client();
     for (words, reason, says) in [
         (
@@ -164,7 +164,7 @@ fn what_a_job_may_not_have_is_refused_with_what_it_may() {
     assert_eq!(cluster.ok(&["squeue", "-h", "-o", "%i"]), "");
 }
 
-/// The sections `[[qos]]` are taken over once. Afterwards `sacctmgr` changes QOS, and deletes none that jobs have.
+/// The sections `[[qos]]` are read once. Afterwards `sacctmgr` changes QOS, and deletes none that jobs have.
 #[test]
 fn a_qos_that_jobs_have_stays_whatever_the_file_says() {
     let mut cluster = Cluster::start(&Setup { more: QOS, ..Setup::default() });

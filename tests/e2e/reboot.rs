@@ -23,7 +23,7 @@ fn a_node_boots_when_its_last_job_has_ended() {
         record.contains("State=MIXED+REBOOT_REQUESTED ") && record.contains("NextState=RESUME"),
         "{record}"
     );
-    // It still takes jobs, also from the next controller.
+    // The node still takes jobs, also from the next controller.
     cluster.kill("spurctld");
     cluster.start_controller();
     let second = cluster.sbatch(&hold);

@@ -1,13 +1,15 @@
-//! What `spur sim` foretells, a real controller does: random workloads through both give every job the same nodes.
+//! A comparison of `spur sim` with a real controller: random workloads through both give every job the same
+//! nodes.
 //!
-//! The simulator's clock is not the controller's, so only the order of events may matter: no two of them happen at one
-//! simulated second, all happen within one simulated day, and the limits of jobs are whole days apart. The controller
-//! is led through the same order event by event. Nodes of one job come back one after another there, while the
-//! simulator frees them at once; so a job ends while its partition is down. Where everybody has a reservation
-//! (`conservative`) a controller starts what fits between those of its last deep pass, and the simulator plans anew at
-//! every event, so that mode is not among these.
+//! The simulator's clock is not the controller's, so only the order of events may matter. No two events
+//! happen at one simulated second, all happen within one simulated day, and the limits of jobs are whole days
+//! apart. The test leads the controller through the same order event by event. In the controller, the nodes
+//! of one job become free one after another; the simulator frees them at once. So a job ends while its
+//! partition is down. Where every job has a reservation (`conservative`), a controller starts what fits
+//! between those of its last deep pass. The simulator plans anew at every event, so this mode is not tested.
 //!
-//! `SPUR_SIMULATED=200 cargo test -p spur-tests --test e2e simulated` leads more of them; `SPUR_SIMULATED_SEED=17` one.
+//! `SPUR_SIMULATED=200 cargo test -p spur-tests --test e2e simulated` runs more workloads;
+//! `SPUR_SIMULATED_SEED=17` one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,11 +22,11 @@ use crate::cluster::{Cluster, Setup, program};
 use crate::nodes::Nodes;
 use spur_chance::Chance;
 
-/// Workloads of an ordinary run.
+/// Number of workloads of an ordinary run.
 const WORKLOADS: u64 = 8;
-/// CPUs of a node.
+/// Number of CPUs of a node.
 const CPUS: u32 = 8;
-/// Simulated seconds in which jobs arrive.
+/// The simulated seconds in which jobs arrive.
 const ARRIVALS: u64 = 10_000;
 
 #[test]
@@ -46,19 +48,19 @@ fn a_controller_does_what_was_simulated() {
     assert!(waited > 0, "somebody must have waited: {jobs}");
 }
 
-/// A cluster and what happens to it.
+/// A cluster and its events.
 struct Workload {
     leaves: Vec<u32>,
     block: bool,
     order: &'static str,
     backfill: &'static str,
-    /// When, what a user types, and for how long it runs.
+    /// The arrival of each job in simulated seconds, its command line, and its run time in seconds.
     jobs: Vec<(u64, Vec<String>, u64)>,
-    /// When which node is drained, and resumed.
+    /// The times at which a node is drained and resumed, and the node.
     drained: Option<(u64, u64, u32)>,
 }
 
-/// Something that happens in a simulation, and is to be done to the controller.
+/// An event of a simulation that the test repeats on the controller.
 enum Step {
     Submit(usize),
     Reject(usize),
@@ -128,7 +130,7 @@ impl Workload {
         lines
     }
 
-    /// The workload as the simulator reads it.
+    /// The workload in the simulator's format.
     fn lines(&self) -> String {
         let mut lines: Vec<Value> = (0..)
             .zip(&self.jobs)
@@ -145,8 +147,9 @@ impl Workload {
         lines.iter().map(|line| format!("{line}\n")).collect()
     }
 
-    /// Simulates the workload, then leads a controller through it. How many jobs started, and how many of them later
-    /// than they arrived; `None` if two events of the simulation coincide, so that there is no order to lead it through.
+    /// Simulates the workload, then leads a controller through it. Returns the number of started jobs, and of
+    /// those that started later than they arrived. `None` if two events of the simulation coincide, so that
+    /// they have no order.
     fn lead(&self) -> Option<(usize, usize)> {
         let nodes = self.nodes();
         let mut cluster = Cluster::prepare(&Setup { nodes: nodes as usize, cpus: CPUS, ..Setup::default() });
@@ -163,7 +166,7 @@ impl Workload {
         Some((foretold.starts.len(), foretold.starts.iter().filter(|start| late(*start)).count()))
     }
 
-    /// Does to the controller what happened in the simulation, and compares what it does.
+    /// Repeats the simulation's events on the controller, and compares the starts.
     fn follow(&self, foretold: &Foretold, cluster: &Cluster, nodes: &mut Nodes, client: &mut Client) {
         let mut ids = BTreeMap::new();
         for (at, step) in &foretold.steps {
@@ -202,16 +205,16 @@ impl Workload {
     }
 }
 
-/// What a simulation said.
+/// The result of a simulation.
 struct Foretold {
-    /// What happened, by simulated second.
+    /// The events by simulated second.
     steps: BTreeMap<u64, Step>,
-    /// When each job started, and where.
+    /// The start time and the nodes of each job.
     starts: BTreeMap<usize, (u64, String)>,
 }
 
 impl Foretold {
-    /// Runs the simulator; `None` if two things happened at one second.
+    /// Runs the simulator; `None` if two events happened at one second.
     fn of(cluster: &Cluster, workload: &Workload) -> Option<Self> {
         let (jobs, events) = (cluster.path("jobs.jsonl"), cluster.path("events.jsonl"));
         fs::write(&jobs, workload.lines()).expect("the directory is ours");
@@ -248,7 +251,7 @@ impl Foretold {
     }
 }
 
-/// What a user types: a size, a way to share, and a wish for its place.
+/// A random command line: a size, a way to share, and a preference for its place.
 fn argv(chance: &mut Chance, nodes: u64, number: u64, days: u64) -> Vec<String> {
     let mut argv = vec!["-p".to_owned(), "long".to_owned(), "-t".to_owned(), format!("{days}-0")];
     let size = 1 + chance.below(nodes);

@@ -1,4 +1,4 @@
-//! What the site's programs and jobs get of the daemons that start them, and what they do not.
+//! The environment that the site's programs and jobs get from the daemons that start them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +6,8 @@ use std::process::Command;
 
 use crate::cluster::{Cluster, Setup, program};
 
-/// A cluster of one node whose programs run these scripts, by the configuration's keys; `@` is the directory of jobs.
+/// A cluster of one node whose programs run these scripts, by the configuration's keys; `@` is the directory
+/// of jobs.
 fn cluster(setup: &Setup, scripts: &[(&str, &str, &str)]) -> Cluster {
     let cluster = Cluster::prepare(setup);
     let work = cluster.path("work").display().to_string();
@@ -77,7 +78,7 @@ fn prolog_and_epilog_are_told_what_slurms_are() {
             assert_eq!(told.get(*name).map(String::as_str), Some(*value), "{name} of {context}: {told:?}");
         }
     }
-    // A job without a script has them, too, and what its user's environment holds is no part of them.
+    // A job without a script has the variables, too; its user's environment is no part of them.
     let mut salloc = cluster.command(&["salloc", "-n1", "--gres=gpu:1", "srun", "--gres=none", "true"]);
     salloc.env("LD_PRELOAD", "").env("SLURM_EVIL", "1").env("EVIL", "1");
     assert!(salloc.status().unwrap().success());
@@ -102,7 +103,7 @@ fn under_a_start_script(cluster: &Cluster, daemon: &str) -> Command {
 
 #[test]
 fn what_a_start_script_left_reaches_no_program_and_no_job() {
-    // The epilog of a later job may run while the test reads, so a whole file takes the place of the one before.
+    // The epilog of a later job may run while the test reads, so a whole file replaces the previous one.
     const LOOK: &str = "file=@/$SLURM_SCRIPT_CONTEXT; \
          { ls /proc/self/fd; cat /proc/self/oom_score_adj; } >$file.$$ && mv $file.$$ $file";
     let scripts = [
@@ -127,7 +128,7 @@ fn what_a_start_script_left_reaches_no_program_and_no_job() {
     let job = cluster.sbatch(&["-n1", "-o", "job", "--wrap", look]);
     cluster.client().wait_for(job, "COMPLETED");
     assert_eq!(cluster.ok(&["srun", "-n1", "--mpi=none", "sh", "-c", look]), "0\n1\n2\n3\n0\n");
-    // The last descriptor is that of the directory that `ls` reads.
+    // The last descriptor belongs to the directory that `ls` reads.
     for file in ["job", "prolog_slurmd", "epilog_slurmd", "prolog_slurmctld", "epilog_slurmctld"] {
         cluster.wait_until(|cluster| cluster.work(file).exists());
         assert_eq!(cluster.read(file), "0\n1\n2\n3\n0\n", "{file}");

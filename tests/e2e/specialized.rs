@@ -33,7 +33,7 @@ fn jobs_never_get_what_a_node_keeps() {
         let said = cluster.fails(&words);
         assert!(said.contains("Requested node configuration is not available"), "{options:?}: {said}");
     }
-    // Which CPUs those of a node are.
+    // The CPUs that belong to a node.
     cluster.script("show", "sed -n 's/Cpus_allowed_list:.//p' /proc/self/status");
     let whole = cluster.ok(&["srun", "-w", "n1", "-n2", "-l", "--cpu-bind=threads", "sh", "./show"]);
     let first = whole.lines().find_map(|line| line.strip_prefix("0: ")).expect("a first task");

@@ -1,5 +1,5 @@
-//! Steps whose `spurstepd` is killed in each state of a step's life, alone and together with the node's daemon; and steps
-//! that the programs of an older version started.
+//! Steps whose `spurstepd` is killed in each state of a step's life, alone and together with the node's
+//! daemon. Other steps are started by the programs of an older version.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::client::has_ended;
 use crate::cluster::{Cluster, Gate, Setup, said};
 
-/// How often a step is killed in each state, with and without its node's daemon. More rounds: `SPUR_STEP_KILLS=25`.
+/// Number of times a step is killed in each state, with and without its node's daemon. More rounds:
+/// `SPUR_STEP_KILLS=25`.
 const KILLS: u32 = 2;
 
 /// A state of a step's life.
@@ -19,13 +20,13 @@ enum State {
     Starting,
     /// The task waits.
     Running,
-    /// The task was told to end, and does not.
+    /// The task was asked to end, and does not.
     Ending,
-    /// The task has ended, and nobody takes its output.
+    /// The task has ended, and its output is not read.
     Draining,
 }
 
-/// What the task of a step does that is to be killed in this state.
+/// The script of a task that is killed in this state.
 fn script(state: State) -> &'static str {
     match state {
         State::Starting => "echo $SLURM_JOB_ID >>ran",
@@ -39,7 +40,7 @@ fn script(state: State) -> &'static str {
     }
 }
 
-/// The gates of a round: by `up` the task tells where it is, at `gate` it waits.
+/// The gates of a round: the task reports its state through `up`, and waits at `gate`.
 struct Gates {
     up: Gate,
     gate: Gate,
@@ -71,7 +72,7 @@ fn bring(cluster: &Cluster, gates: &mut Gates, state: State) -> (Child, u32) {
     (srun, job)
 }
 
-/// Kills a step in a state, and its node's daemon with it, and looks at what is left.
+/// Kills a step in a state, with its node's daemon if asked, and checks what remains.
 fn kill_step(cluster: &mut Cluster, gates: &mut Gates, state: State, with_daemon: bool) {
     let others = cluster.processes("spurstepd");
     let (srun, job) = bring(cluster, gates, state);
@@ -89,7 +90,7 @@ fn kill_step(cluster: &mut Cluster, gates: &mut Gates, state: State, with_daemon
     if with_daemon {
         cluster.start_node("n1");
     }
-    // It may have ended.
+    // The client may have ended.
     let _ = kill_process(Pid::from_child(&srun), Signal::CONT);
     let ended = cluster.client().wait(job, has_ended);
     let said = said(srun.wait_with_output().unwrap());
@@ -117,7 +118,7 @@ fn a_step_whose_process_is_killed_in_any_state_ends_once() {
     spur_tests::write_program(cluster.work("prolog.sh"), "echo >up; read x <never");
     let _never = cluster.gate("never");
     cluster.script("ran", "");
-    // From the first step on the node has a process that makes those of steps, under the same name.
+    // From the first step on the node has a process that starts those of steps, under the same name.
     cluster.ok(&["srun", "true"]);
     for _ in 0..rounds {
         for state in [State::Starting, State::Running, State::Ending, State::Draining] {
@@ -128,11 +129,11 @@ fn a_step_whose_process_is_killed_in_any_state_ends_once() {
     }
 }
 
-/// A job whose step an older version starts, and what it leaves once the node's daemon was replaced.
+/// A job whose step an older version starts, and the expected result after the node's daemon was replaced.
 struct Old {
     name: &'static str,
     script: &'static str,
-    /// The words that are given once the daemon was replaced; without any the gate is opened twice.
+    /// The command that runs after the daemon was replaced; without one the gate is opened twice.
     then: &'static [&'static str],
     state: &'static str,
     /// The exit code and signal of the job; `None` where the order of its ends decides.
@@ -185,7 +186,8 @@ const OLD: &[Old] = &[
     },
 ];
 
-/// Replaces the daemons of both nodes, or of the first only, before or after a job of an older version's goes on.
+/// Replaces the daemons of both nodes, or of the first only, before or after the job of an older version goes
+/// on.
 fn replace(cluster: &mut Cluster, old: &Old, nodes: &[&str], ends_meanwhile: bool) {
     let (mut up, mut gate) = (cluster.gate("up"), cluster.gate("gate"));
     cluster.script("job.sh", &format!("#!/bin/sh\n{}\n", old.script));
@@ -204,7 +206,7 @@ fn replace(cluster: &mut Cluster, old: &Old, nodes: &[&str], ends_meanwhile: boo
     }
     nodes.iter().for_each(|node| cluster.start_node(node));
     if !ends_meanwhile {
-        // The older daemon has said so once.
+        // The older daemon has logged this once.
         let registered =
             |cluster: &Cluster, node: &&str| cluster.log(node).matches("registered as").count() == 2;
         cluster.wait_until(|cluster| nodes.iter().all(|node| registered(cluster, node)));
@@ -218,13 +220,13 @@ fn replace(cluster: &mut Cluster, old: &Old, nodes: &[&str], ends_meanwhile: boo
     assert_eq!(ended.state, old.state, "{when}");
     let exit = (ended.exit_code, ended.exit_signal);
     assert_eq!(exit, old.exit.unwrap_or(exit), "{when}");
-    // Shells and srun say more of signals.
+    // Shells and srun print more about signals.
     let mut lines: Vec<&str> = out.lines().filter(|line| old.lines.contains(line)).collect();
     lines.sort_unstable();
     assert_eq!(lines, old.lines, "{when}");
 }
 
-/// The directory of the older programs is in `SPUR_OLD`: `spurd` and `spurstepd` of them start the steps.
+/// `SPUR_OLD` names the directory of the older programs: its `spurd` and `spurstepd` start the steps.
 #[test]
 #[ignore = "takes programs of an older version: SPUR_OLD=DIRECTORY"]
 fn steps_of_an_older_version_outlive_the_change_of_their_daemon() {

@@ -22,7 +22,7 @@ fn four_nodes() -> Cluster {
     Cluster::start(&Setup { nodes: 4, more: FABRIC, ..Setup::default() })
 }
 
-/// Runs a batch script to its end and gives what it printed, its exit code and what it complained of.
+/// Runs a batch script to its end and returns its output, its exit code and its errors.
 fn batch(cluster: &Cluster, options: &[&str], script: &str) -> (String, Option<i32>, String) {
     cluster.script("job.sh", &format!("#!/bin/sh\n{script}\n"));
     let words = [&["sbatch", "--wait", "-o", "out", "-e", "err"], options, &["job.sh"]].concat();
@@ -95,13 +95,13 @@ fn steps_of_a_cancelled_job_have_their_time() {
     let (mut up, mut told, mut leave) = (cluster.gate("up"), cluster.gate("told"), cluster.gate("leave"));
     let _never = cluster.gate("never");
     cluster.script("task", "trap 'echo x >told; read x <leave; exit 5' TERM\necho x >up\nread x <never\n");
-    // `srun` hears the signal as well; the step is not to be killed for that.
+    // `srun` gets the signal as well; that must not kill the step.
     cluster.script("job.sh", "#!/bin/sh\nsrun sh ./task\n");
     let job = cluster.sbatch(&["job.sh"]).to_string();
     up.wait();
     cluster.ok(&["scancel", &job]);
     told.wait();
-    // What `srun` asks for once it has heard.
+    // `srun` makes this request after it got the signal.
     cluster.run(&["scancel", "-s", "KILL", &format!("{job}.0")]);
     leave.open();
     let ended = ["sacct", "-n", "-P", "-o", "state,exitcode", "-j", &format!("{job}.0")];
@@ -115,7 +115,7 @@ fn srun_has_the_scripts_mask_and_streams() {
                   srun -o /dev/stderr echo told";
     let (out, code, err) = batch(&cluster, &[], script);
     assert_eq!((out.as_str(), code, err.as_str()), ("0077\nshown\nx\n", Some(0), "told\n"));
-    // Nobody stands behind the streams of a batch script.
+    // The streams of a batch script have no reader.
     let streams = ["-o", "/dev/stdout", "-e", "/dev/stderr", "--wrap", "exec >kept; echo kept"];
     cluster.ok(&[&["sbatch", "--wait"], &streams[..]].concat());
     assert_eq!(cluster.read("kept"), "kept\n");
@@ -224,7 +224,8 @@ fn a_node_whose_daemon_was_started_anew_gets_a_newer_credential() {
     up.wait();
     cluster.kill("n1");
     gate.open();
-    // Issued while no daemon is there: whoever starts later cannot know whether it was used.
+    // The credential is issued while no daemon runs: a daemon that starts later cannot know whether it was
+    // used.
     cluster.wait_until(|cluster| cluster.ok(&["squeue", "-s", "-h"]).contains(&format!("{job}.0")));
     cluster.start_node_at("n1", port);
     cluster.client().wait_for(job, "COMPLETED");
@@ -321,9 +322,9 @@ srun -m arbitrary -w n1,n3,n3,n3,n3 sh -c \"$show\" | sort";
     ];
     assert_eq!(parts[..3], expected);
     assert_eq!(parts[3], ["files-0.n1", "files-1.n3", "files-2.n1", "files-3.n3"]);
-    // The whole of it, and only where somebody has said it.
+    // The whole distribution, and only where the user gave one.
     assert_eq!(parts[4], ["cyclic:block", "[]"]);
-    // More tasks than the job has CPUs on n3, as Slurm takes it.
+    // More tasks than the job has CPUs on n3, as in Slurm.
     assert_eq!(parts[5].len(), 5);
     assert!(parts[5][1..].iter().all(|line| line.contains(" n3.") && line.contains(" 1,2,3,4 ")));
 }

@@ -2,7 +2,8 @@
 
 use crate::cluster::{Cluster, Setup};
 
-/// Says `yes` once the processes named in the file `pids` are stopped: each by itself, or with its control group.
+/// Prints `yes` after the processes named in the file `pids` are stopped: each by itself, or with its control
+/// group.
 const STOPPED: &str = r#"#!/bin/sh
 root=$(awk '$3 == "cgroup2" { print $2; exit }' /proc/mounts)
 for pid in $(cat pids); do
@@ -12,7 +13,7 @@ done
 echo yes
 "#;
 
-/// A script that leaves a child, tells the numbers of both, and waits.
+/// A script that leaves a child, writes the process ids of both, and waits.
 const JOB: &str =
     "#!/bin/sh\nsleep 1000 &\necho $$ $! >pids\necho up >ready\nread x <gate\nkill $!\necho went on\n";
 
@@ -40,7 +41,8 @@ fn a_stopped_job_gives_up_its_cpus_and_goes_on() {
     assert_eq!(cluster.ok(&row), format!("{name}|SUSPENDED\n{name}.batch|SUSPENDED\n"));
     assert!(cluster.fails(&["scancel", "-s", "CONT", &name]).contains("suspended"));
 
-    // Its CPUs are another's now. That one sees that the first and its child are stopped, whatever happens to daemons.
+    // Another job has its CPUs now. That job sees that the first and its child are stopped, whatever happens
+    // to daemons.
     let script = "sh stopped.sh; echo up >ready; read x <other; sh stopped.sh";
     let other = cluster.sbatch(&["--exclusive", "-o", "other.txt", "--wrap", script]);
     ready.wait();
@@ -55,7 +57,7 @@ fn a_stopped_job_gives_up_its_cpus_and_goes_on() {
     assert!(said.err.contains("goes on as soon as it can: others have CPUs 0-3 of n1"), "{said:?}");
     assert_eq!(state(&cluster, job), "S\n");
 
-    // It has the first claim on its CPUs, also before one that waits already.
+    // The stopped job has the first claim on its CPUs, also before a job that waits already.
     let third = cluster.sbatch(&["--exclusive", "--wrap", "true"]);
     other_gate.open();
     client.wait_for(other, "COMPLETED");
@@ -90,7 +92,7 @@ fn a_stopped_job_ends_as_others_do() {
     assert_eq!(held.reason, "JobHeldAdmin", "as with Slurm");
     cluster.ok(&["scancel", &names(&jobs[1..2])]);
 
-    // Lost with its node, it runs again.
+    // A job that was lost with its node runs again.
     cluster.cut_power("n1");
     cluster.start_node("n1");
     client.wait(jobs[2], |job| job.state == "RUNNING" && job.restarts == 1);

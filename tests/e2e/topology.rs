@@ -15,7 +15,7 @@ name = "top"
 switches = "s[1-2]"
 "#;
 
-/// Where n2 is, as everybody shows it.
+/// The place of n2, as `scontrol` and `sinfo` show it.
 fn place(cluster: &Cluster) -> [String; 2] {
     let node = cluster.ok(&["scontrol", "-o", "show", "node", "n2"]);
     let shown = node.split_whitespace().find(|word| word.starts_with("Topology=")).unwrap_or_default();
@@ -47,7 +47,7 @@ fn a_moved_node_stays_where_it_was_put() {
     gate.open();
     let moved = client.wait_for(waiting, "RUNNING");
     assert_eq!((moved.nodes.as_str(), moved.restarts), ("n[3,2]", 0), "the job that waited sees the move");
-    // The file says the same of the topology, then something else.
+    // The file first has the same topology, then another one.
     let file = std::fs::read_to_string(cluster.path("spur.toml")).unwrap();
     let other = file.replace("max_time = \"1:00:00\"", "max_time = \"2:00:00\"");
     std::fs::write(cluster.path("spur.toml"), &other).unwrap();
@@ -62,7 +62,7 @@ fn a_moved_node_stays_where_it_was_put() {
     client.wait_for(waiting, "COMPLETED");
 }
 
-/// What a discovery tool says is compared with the topology in force, and takes its place.
+/// The result of a discovery tool is compared with the topology in force, and replaces it.
 #[test]
 fn a_topology_that_is_found_is_applied() {
     let cluster = Cluster::start(&Setup { nodes: 3, more: TREE, ..Setup::default() });
@@ -82,7 +82,7 @@ fn a_topology_that_is_found_is_applied() {
     assert_eq!(said.out, "topology default: n2: from s1 to s2\n", "{said:?}");
     assert_eq!(std::fs::read_to_string(&conf).unwrap(), before, "comparing changes nothing");
 
-    // A file that the controller does not read is left as it was.
+    // A file that the controller does not read stays unchanged.
     let other = cluster.path("other.toml").display().to_string();
     std::fs::write(&other, &before).unwrap();
     let said = cluster.fails(&["spur", "discover", "topograph", &file, "-f", &other, "--apply"]);
@@ -98,7 +98,7 @@ fn a_topology_that_is_found_is_applied() {
     let said = discover(&["--diff"]);
     assert!(said.out.is_empty() && said.err.contains("is the one that the controller uses"), "{said:?}");
 
-    // A node that an operator moves stays where it was put, because the file says nothing new.
+    // A node that an operator moves stays there, because the file contains nothing new.
     cluster.ok(&["scontrol", "update", "NodeName=n2", "Topology=default:s1"]);
     let said = cluster.fails(&["spur", "discover", "topograph", &file, "-f", &conf, "--apply"]);
     assert!(said.contains("says this already: n2: from s1 to s2"), "{said}");

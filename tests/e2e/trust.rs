@@ -1,4 +1,4 @@
-//! Who answers, who asks, and who listens: impostors, eavesdroppers, and keys that are replaced while jobs run.
+//! Trust between peers: impostors, eavesdroppers, and keys that are replaced while jobs run.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -23,10 +23,10 @@ use crate::cluster::{Cluster, PATIENCE, Setup, free_port, program, said};
 
 /// A user that is neither the one of this test nor an operator.
 const STRANGER: u32 = 41_000;
-/// What HTTP/2 begins with.
+/// The beginning of HTTP/2.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Takes the controller's port as a daemon with this key would; tells of every handshake that comes to its end.
+/// Takes the controller's port as a daemon with this key would; reports every completed handshake.
 fn impostor(port: u16, keys: ClusterKeys, role: Role) -> Receiver<()> {
     let (tell, told) = channel();
     let (ready, up) = channel();
@@ -80,7 +80,7 @@ fn plain_text_gets_nothing() {
         stream.write_all(&[PREFACE, &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat()).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         let mut answer = Vec::new();
-        // It may be cut off.
+        // The connection may be cut off.
         let _ = stream.read_to_end(&mut answer);
         // At most an alert, which is a record of type 21.
         assert!(answer.first().is_none_or(|kind| *kind == 21), "{answer:?}");
@@ -88,7 +88,7 @@ fn plain_text_gets_nothing() {
     }
 }
 
-/// Passes on what is said to a port, and keeps it.
+/// Forwards the bytes sent to a port, and keeps them.
 fn eavesdrop(port: u16) -> (u16, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let own = listener.local_addr().unwrap().port();
@@ -153,10 +153,10 @@ fn a_socket_of_somebody_else_is_not_believed() {
     let mut controller = Command::new(program("spurctld"));
     controller.uid(STRANGER).gid(STRANGER);
     cluster.start_controller_as(controller);
-    // Nor do others of its user look into its memory: the kernel gives such processes to root.
+    // Other processes of its user cannot read its memory either: the kernel gives such processes to root.
     let seen = std::fs::metadata(format!("/proc/{}/environ", cluster.pid("spurctld"))).unwrap();
     assert_eq!(seen.uid(), 0);
-    // Neither root nor a third user believes it; whoever it is itself does.
+    // Neither root nor a third user trusts it; its own user does.
     for (uid, believes) in [(0, false), (STRANGER + 1, false), (STRANGER, true)] {
         let mut command = cluster.command(&["squeue"]);
         let told = said(command.uid(uid).gid(uid).output().unwrap());
@@ -204,7 +204,7 @@ fn a_forged_token_leaves_a_line_and_no_secret_any() {
 #[test]
 fn silent_connections_keep_nobody_out() {
     let mut cluster = Cluster::prepare(&Setup::default());
-    // A fifth of the files is kept back, and of what is left one host may have an eighth.
+    // A fifth of the files is kept back, and one host may use an eighth of the rest.
     let mut few = Command::new("prlimit");
     few.arg("--nofile=256:256");
     cluster.start_controller_under(few);
@@ -218,8 +218,8 @@ fn silent_connections_keep_nobody_out() {
     assert!(cluster.log("spurctld").contains("too many connections"), "{}", cluster.log("spurctld"));
 }
 
-/// A certificate of `tests/data/tls`; `controller.pem` and `node.pem` are of its authority, `claimed.pem` is of another
-/// one and bears the controller's name.
+/// A certificate of `tests/data/tls`; `controller.pem` and `node.pem` are of its authority, `claimed.pem` is
+/// of another one and bears the controller's name.
 fn certificate(name: &str) -> String {
     format!("{}/data/tls/{name}", env!("CARGO_MANIFEST_DIR"))
 }
@@ -241,9 +241,9 @@ fn a_certificate_makes_a_controller_by_its_name_alone() {
         cluster.start_controller();
         cluster.start_node("n1");
         if believed {
-            // Commands of jobs, too, go there.
+            // Commands of jobs go there, too.
             cluster.ok(&["sbatch", "--wait", "--wrap", "srun true && squeue"]);
-            // The other listener has no certificate to show.
+            // The other listener has no certificate.
             let mut command = cluster.command(&["squeue"]);
             let told = said(
                 command.env("SPUR_CONTROLLER", format!("127.0.0.1:{}", cluster.port())).output().unwrap(),
@@ -277,7 +277,7 @@ fn a_certificate_is_renewed_while_everything_runs() {
     std::fs::write(cluster.path("spur.toml"), text + &tls).unwrap();
     cluster.start_controller();
     cluster.fails(&["squeue"]);
-    // Half of it changes nothing.
+    // Half of the pair changes nothing.
     std::fs::copy(certificate("controller.pem"), &cert).unwrap();
     cluster.signal("spurctld", Signal::HUP);
     cluster.wait_for_log("spurctld", "not reconfigured, the old policy stays: ");
@@ -287,7 +287,7 @@ fn a_certificate_is_renewed_while_everything_runs() {
     cluster.ok(&["squeue"]);
 }
 
-/// As docs/guide/administer.md says, step by step.
+/// Follows docs/guide/administer.md step by step.
 #[test]
 fn a_key_is_replaced_while_jobs_run() {
     let cluster = Cluster::start(&Setup { nodes: 3, ..Setup::default() });
@@ -315,7 +315,7 @@ fn a_key_is_replaced_while_jobs_run() {
     }
     cluster.ok(&["spur", "keygen", "--retire", &key]);
     cluster.ok(&["scontrol", "reconfigure"]);
-    // Who has the old key only is sent away, and stays out.
+    // A node with the old key only is disconnected, and stays out.
     cluster.wait_for_log("spurctld", "its key is believed no more; it is disconnected node=\"n3\"");
     cluster.wait_for_log("spurctld", "disconnected node=\"n3\"");
     cluster.signal("n1", Signal::HUP);
@@ -363,14 +363,14 @@ fn tokens_are_handed_out_while_any_daemon_of_the_host_runs() {
     cluster.start_controller();
     cluster.wait_for_log("n1", "the socket of tokens is somebody else's");
     cluster.ok(&["squeue"]);
-    // One that stands still is as good as gone.
+    // A stopped controller does not serve the socket.
     let had = count_log(&cluster, "n1", "hands out tokens from now on");
     cluster.signal("spurctld", Signal::STOP);
     cluster.wait_until(|cluster| count_log(cluster, "n1", "hands out tokens from now on") > had);
     cluster.signal("spurctld", Signal::CONT);
     cluster.wait_for_log("spurctld", "the socket of tokens is somebody else's");
     cluster.ok(&["squeue"]);
-    // A controller that answers again takes it back from the node, and keeps it.
+    // A controller that answers again takes the socket back from the node, and keeps it.
     cluster.wait_for_log("spurctld", "hands out tokens from now on");
     cluster.wait_until(|cluster| count_log(cluster, "n1", "the socket of tokens is somebody else's") > 1);
     cluster.signal("n1", Signal::STOP);
@@ -387,7 +387,7 @@ fn count_log(cluster: &Cluster, name: &str, words: &str) -> usize {
 fn commands_on_its_host_reach_the_controller_at_the_socket() {
     let cluster = Cluster::start(&Setup { nodes: 1, ..Setup::default() });
     let port = cluster.address().port;
-    // Nobody listens at this address; the controller at the socket is known by its port.
+    // No process listens at this address; the controller at the socket is known by its port.
     let elsewhere = |port: u16| {
         let mut command = cluster.command(&["scontrol", "ping"]);
         said(command.env("SPUR_CONTROLLER", format!("127.9.9.9:{port}")).output().unwrap())
@@ -403,7 +403,8 @@ fn who_waits_at_the_socket_outlives_the_controller() {
     let (mut up, mut gate) = (cluster.gate("up"), cluster.gate("gate"));
     let mut srun = cluster.command(&["srun", "sh", "-c", "echo >up; read x <gate"]).spawn().unwrap();
     up.wait();
-    // The node's daemon has the socket meanwhile, and hands out tokens alone; a command gives up later than srun tries again.
+    // The node's daemon has the socket meanwhile, and only issues tokens; a command gives up later than srun
+    // tries again.
     cluster.kill("spurctld");
     cluster.wait_for_log("n1", "hands out tokens from now on");
     cluster.fails(&["squeue"]);

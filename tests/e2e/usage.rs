@@ -1,17 +1,18 @@
-//! What jobs use, as accounting tells it.
+//! The usage of jobs, as accounting reports it.
 
 use std::collections::BTreeMap;
 
 use crate::cluster::{Cluster, Setup};
 
-/// Two tasks: the first computes for two seconds, the other takes 300 MB; before they end they wait at a gate.
+/// Two tasks: the first computes for two seconds, the other takes 300 MB; before they end they wait at a
+/// gate.
 const TWO_TASKS: &str = "#!/bin/sh\n\
     srun -n2 sh -c '\n\
     if [ $SLURM_PROCID = 0 ]; then (ulimit -t 3; while :; do :; done) 2>/dev/null\n\
     else head -c 300000000 /dev/zero | tail -n 1 | wc -c; fi\n\
     echo >up; read x <gate; true'\n";
 
-/// What is said of each step, by its id.
+/// The accounting fields of each step, by its id.
 fn fields(cluster: &Cluster, job: u32) -> BTreeMap<String, Vec<String>> {
     let said = cluster.ok(&[
         "sacct",
@@ -29,7 +30,7 @@ fn fields(cluster: &Cluster, job: u32) -> BTreeMap<String, Vec<String>> {
     said.lines().filter_map(row).collect()
 }
 
-/// Seconds of `MM:SS.mmm`.
+/// The seconds in `MM:SS.mmm`.
 fn seconds(time: &str) -> f64 {
     let (minutes, seconds) = time.split_once(':').unwrap();
     minutes.parse::<f64>().unwrap() * 60.0 + seconds.parse::<f64>().unwrap()
@@ -93,7 +94,7 @@ fn the_batch_step_of_a_cancelled_job_ends_by_its_signal() {
     assert!(cluster.ok(&["scontrol", "show", "job", &job.to_string()]).contains(" ExitCode=0:15\n"));
 }
 
-/// Under whatever holds steps together on this host, and without anything.
+/// Tests with the means that hold steps together on this host, and without any.
 #[test]
 fn memory_over_the_request_ends_a_job_as_out_of_memory() {
     for agent in ["", "cgroup_plugin = \"disabled\""] {
@@ -117,7 +118,7 @@ fn memory_over_the_request_ends_a_job_as_out_of_memory() {
         let derived = cluster.ok(&["sacct", "-nXP", "-j", &steps.to_string(), "-o", "DerivedExitCode"]);
         assert_eq!(derived, "0:125\n", "{agent}");
         assert!(cluster.read("steps").contains("task 0: Out Of Memory"), "{agent}");
-        // A job of srun's is its step; and what its tasks ended with says nothing.
+        // A job of srun's is its step; the exit codes of its tasks do not matter.
         let words = ["srun", "--mem=100", "-n2", "sh", "-c"];
         let hog = format!("test $SLURM_PROCID = 1 || {{ {hog}; }}; true");
         let said = cluster.run(&[&words[..], &[hog.as_str()]].concat());
@@ -145,7 +146,7 @@ fn memory_over_the_request_ends_a_job_as_out_of_memory() {
 fn a_step_outlives_one_of_its_processes_without_memory_unless_asked_not_to() {
     let cluster = Cluster::start(&Setup::default());
     let node = cluster.ok(&["scontrol", "--json=spur", "show", "node", "n1"]);
-    // Where nothing but looks limits memory, all of a step is ended whatever was said.
+    // Where memory is limited only by sampling, all of a step is ended whatever was asked.
     let limited = node.contains("memory:cgroup");
     let hog = "head -c 600000000 /dev/zero | tail -n 1 | wc -c";
     let goes_on = format!("{hog}; echo after");

@@ -91,7 +91,7 @@ fn wrong_commands_change_nothing() {
         assert!(complaint.to_lowercase().contains(&expected.to_lowercase()), "{words:?}: {complaint}");
     }
     assert_eq!((shown(&["job", &job]), shown(&["partition"]), cluster.ok(&["sinfo", "-h"])), before);
-    // Of others in the same list something is shown all the same.
+    // Valid names in the same list are shown all the same.
     let mixed = cluster.run(&["squeue", "-h", "-o", "%i", "-u", "nobody-there,0"]);
     assert_eq!((mixed.code, mixed.out), (Some(0), cluster.ok(&["squeue", "-h", "-o", "%i", "-u", "0"])));
     assert!(mixed.err.contains("squeue: error: Invalid user: nobody-there\n"), "{}", mixed.err);
@@ -146,7 +146,7 @@ fn a_wrong_configuration_does_not_replace_a_good_one() {
 fn garbage_on_the_wire_disturbs_nobody() {
     let cluster = Cluster::start(&Setup::default());
     let address = ("127.0.0.1", cluster.port());
-    // Connections that never say anything stay open over all that follows.
+    // Silent connections stay open during all that follows.
     let silent: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(address).unwrap()).collect();
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let noise: Vec<u8> =
@@ -237,7 +237,7 @@ fn only_tokens_of_this_cluster_are_believed() {
     let cluster = Cluster::start(&Setup::default());
     let key = cluster.path("key");
     cluster.ok(&["sbatch", "--wait", "--wrap", "true"]);
-    // The key itself is for the daemons.
+    // Only the daemons may read the key itself.
     let mut permissions = std::fs::metadata(&key).unwrap().permissions();
     std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o644);
     std::fs::set_permissions(&key, permissions).unwrap();
@@ -252,7 +252,7 @@ fn only_tokens_of_this_cluster_are_believed() {
     }
 }
 
-/// The socket that hands out tokens asks the kernel, so root's test can act as somebody else.
+/// The socket that issues tokens asks the kernel, so root's test can act as another user.
 fn other_users_are_who_the_kernel_says(cluster: &Cluster) {
     let job = cluster.sbatch(&["-H", "--wrap", "true"]).to_string();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -321,7 +321,7 @@ fn what_takes_long_to_judge_is_refused_with_what_would_work() {
         "--switches=1",
         "--wrap=true",
     ];
-    // Those of one user are judged one after another.
+    // The requests of one user are judged one after another.
     let asked: Vec<_> = (0..3)
         .map(|_| cluster.command(&hard).stderr(std::process::Stdio::piped()).spawn().expect("it starts"))
         .collect();

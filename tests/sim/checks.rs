@@ -1,4 +1,4 @@
-//! What must be true at the end of a run, and of every state on the way.
+//! Conditions on the end of a run, and on every state on the way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,17 +12,18 @@ use crate::ledger::Ledger;
 use crate::node::Node;
 use crate::world::World;
 
-/// No core has two owners, and what is taken is what is held.
+/// Asserts that no core has two owners, and that nodes and jobs agree on the held resources.
 pub(crate) fn sound(cluster: &Cluster) {
     let violations = invariant::violations(cluster);
     assert!(violations.is_empty(), "after entry {}: {violations:#?}", cluster.seq());
 }
 
-/// No two jobs compute on the same CPUs of a node at once: what is suspended has stopped before others begin.
+/// Asserts that no two jobs compute on the same CPUs of a node at once: suspended jobs have stopped before
+/// others begin.
 pub(crate) fn apart(cluster: &Cluster, node: &Node) {
     let mut taken: BTreeMap<u32, Attempt> = BTreeMap::new();
     for attempt in node.computing() {
-        // One that was given up with its node may go on until that is heard of again.
+        // An attempt that was given up with its node may go on until the node responds again.
         let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt);
         let alloc = job.and_then(|job| match &job.phase {
             Phase::Ended(_) | Phase::Pending(_) => None,
@@ -35,7 +36,7 @@ pub(crate) fn apart(cluster: &Cluster, node: &Node) {
     }
 }
 
-/// Two clusters are the same, record by record.
+/// Asserts that two clusters are equal, record by record.
 pub(crate) fn same(one: &Cluster, other: &Cluster, what: &str) {
     let (one, other): (Vec<_>, Vec<_>) =
         (snapshot::records(one).collect(), snapshot::records(other).collect());
@@ -45,7 +46,7 @@ pub(crate) fn same(one: &Cluster, other: &Cluster, what: &str) {
     }
 }
 
-/// Everything that is checked once a run has come to rest.
+/// Checks everything that must hold after a run has come to rest.
 pub(crate) fn at_rest(world: &World) {
     numbers_are_used_once(world);
     every_acknowledged_job_ended_once(world);
@@ -91,7 +92,7 @@ fn every_acknowledged_job_ended_once(world: &World) {
                 assert!(ended.insert(*job), "job {job} ended and ended again");
                 *ends.entry(*job).or_default() += 1;
             }
-            // Of a job that is had again the last end counts.
+            // For a requeued job the last end counts.
             Event::JobRequeued { job, .. } if ended.remove(job) => *ends.entry(*job).or_default() -= 1,
             _ => {}
         }
@@ -105,7 +106,8 @@ fn every_acknowledged_job_ended_once(world: &World) {
     }
 }
 
-/// Every task of every array ends once, in the record that stands for it then; no more run at a time than may.
+/// Asserts that every task of every array ends once, in the record that represents it then, and that no more
+/// run at a time than allowed.
 fn every_task_ended_once(world: &World) {
     let mut cluster = Cluster::default();
     let mut ends: BTreeMap<(JobId, u32), u32> = BTreeMap::new();
@@ -122,7 +124,7 @@ fn every_task_ended_once(world: &World) {
                     *ends.get_mut(&(id, task)).expect("it was submitted") += 1;
                 }
             }
-            // Of a task that is had again the last end counts.
+            // For a requeued task the last end counts.
             Event::JobRequeued { job, .. } => {
                 let job = cluster.job(*job).filter(|job| matches!(job.phase, Phase::Ended(_)));
                 let part = job.and_then(|job| job.array.as_ref());
@@ -156,7 +158,8 @@ fn no_attempt_ran_twice(ledger: &Ledger) {
     }
 }
 
-/// The next attempt starts when the last one's process is gone, unless its node was silent and the record says so.
+/// Asserts that the next attempt starts after the last one's process is gone, unless its node was silent and
+/// the record states that.
 fn attempts_follow_each_other(world: &World) {
     let assumed = |attempt: Attempt| {
         let mut restart = 0;
@@ -190,8 +193,9 @@ fn attempts_follow_each_other(world: &World) {
     }
 }
 
-/// Who makes way does so for a job of a higher tier, or whose QOS lists its own, that nodes are kept for at that moment, and whose start waits for
-/// it; such a job starts on these nodes and no others, or loses them by an event that says why.
+/// Asserts the rules for a job that makes way. It does so for a job of a higher tier, or one whose QOS lists
+/// its own. At that moment nodes are kept for this job, and its start waits for the victim. The job starts on
+/// these nodes and no others, or loses them by an event that explains it.
 fn preemption_keeps_its_word(world: &World) {
     let mut cluster = Cluster::default();
     let tier = |cluster: &Cluster, job: JobId| {
@@ -230,7 +234,7 @@ fn preemption_keeps_its_word(world: &World) {
                 let nodes = alloc.nodes.iter().map(|part| part.node);
                 assert!(kept.is_none_or(|kept| kept.nodes().eq(nodes)), "job {job} starts elsewhere");
             }
-            // It is suspended already, and gives up what it has got back.
+            // The job is suspended already, and gives up what it has got back.
             Event::JobSuspended { .. } => {}
             Event::JobEnding { job, outcome, .. } if outcome.state == EndState::Preempted => {
                 let asked = cluster.job(*job).is_some_and(|job| job.phase.preempted().is_some());
@@ -251,7 +255,7 @@ fn preemption_keeps_its_word(world: &World) {
     }
 }
 
-/// Whether an event may be the reason that nothing is kept for a job any more.
+/// True if an event may be the reason that nodes are no longer kept for a job.
 fn explains_loss(event: &Event, id: JobId) -> bool {
     match event {
         Event::JobStarted { job, .. }
@@ -276,7 +280,8 @@ fn explains_loss(event: &Event, id: JobId) -> bool {
     }
 }
 
-/// The components of a het job start one right after the other at one time, all of them or none, and end alike.
+/// Asserts that the components of a het job start one right after the other at one time, all of them or none,
+/// and end alike.
 fn components_share_their_fate(world: &World) {
     let mut cluster = Cluster::default();
     let mut open: Option<(Time, Vec<JobId>)> = None;
@@ -300,8 +305,8 @@ fn components_share_their_fate(world: &World) {
     }
 }
 
-/// Nobody is started on a CPU that a suspended job waits for, unless nodes were kept for him; and nobody goes on who has
-/// not got all his CPUs back.
+/// Asserts that no job starts on a CPU for which a suspended job waits, unless nodes were kept for the job.
+/// No job goes on before it has all its CPUs back.
 fn suspended_jobs_come_first(world: &World) {
     let mut cluster = Cluster::default();
     for entry in &world.disk.journal {
@@ -329,7 +334,8 @@ fn suspended_jobs_come_first(world: &World) {
     }
 }
 
-/// A job that must be in one leaf gets nodes that are in one when it starts, whoever has put them elsewhere meanwhile.
+/// Asserts that a job that must be in one leaf starts on nodes of one leaf, even if an operator has moved
+/// nodes meanwhile.
 fn what_must_be_in_one_leaf_starts_there(world: &World) {
     let mut cluster = Cluster::default();
     for entry in &world.disk.journal {
@@ -344,7 +350,7 @@ fn what_must_be_in_one_leaf_starts_there(world: &World) {
     }
 }
 
-/// Who ends at his time limit has run that long, not counting when he was suspended.
+/// Asserts that a job that ends at its time limit has run that long, not counting its suspended time.
 fn suspended_time_does_not_count(world: &World) {
     let mut cluster = Cluster::default();
     let mut since: BTreeMap<JobId, Option<Time>> = BTreeMap::new();
@@ -374,8 +380,9 @@ fn suspended_time_does_not_count(world: &World) {
     }
 }
 
-/// A script that ended by itself before the controller opened the journal has ended so: neither a time limit nor a lost
-/// attempt takes its place, unless its node counted as down, or registered after a boot, before the report came.
+/// Asserts that the end of a script that ended by itself before the controller opened the journal is kept.
+/// Neither a time limit nor a lost attempt takes its place, with two exceptions: before the report came, its
+/// node counted as down, or registered after a boot.
 fn ends_without_a_controller_are_believed(world: &World) {
     let mut cluster = Cluster::default();
     let (mut begun, mut lost) = (Time(0), BTreeSet::new());
@@ -408,11 +415,12 @@ fn ends_without_a_controller_are_believed(world: &World) {
     }
 }
 
-/// A job that is recorded as completed had a process that exited with 0, and one that never ran has no start.
+/// Asserts that a job recorded as completed had a process that exited with 0, and that one that never ran has
+/// no start.
 fn records_tell_the_truth(world: &World) {
     for job in world.committed().jobs().iter() {
         let Phase::Ended(ended) = &job.phase else { continue };
-        // The script of a het job is that of its first component.
+        // The script of a het job belongs to its first component.
         let whose = job.spec.het.as_ref().map_or(job.id, |het| het.leader);
         let attempt = Attempt { job: whose, ..job.attempt() };
         let last = world.ledger.launches.iter().find(|launch| launch.attempt == attempt);

@@ -1,4 +1,4 @@
-//! The shell around the core, as thin as it can be: commits in order, and nothing leaves before its commit.
+//! The shell around the core, as thin as possible: it commits in order, and nothing leaves before its commit.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,26 +9,26 @@ use spur_core::text::time::Time;
 
 use crate::disk::Batch;
 
-/// What waits for a commit.
+/// The results that wait for a commit.
 pub(crate) struct InFlight {
     pub(crate) batch: Batch,
     pub(crate) effects: Vec<Effect>,
-    /// The client's request that is answered by it.
+    /// The client's request that this commit answers, with the reply.
     pub(crate) reply: Option<(u64, Result<Reply, Reject>)>,
 }
 
-/// A controller that runs.
+/// A running controller.
 pub(crate) struct Controller {
     pub(crate) epoch: u64,
-    /// The owner's state: ahead of the disk by what is in flight.
+    /// The owner's state: ahead of the disk by the commits in flight.
     pub(crate) cluster: Cluster,
-    /// What has been committed.
+    /// The committed state.
     pub(crate) replica: Cluster,
     pub(crate) in_flight: VecDeque<InFlight>,
-    /// When the last commit under way will be done.
+    /// The time at which the last commit in flight will be done, in milliseconds.
     pub(crate) busy_until: u64,
     pub(crate) sessions: BTreeMap<NodeId, u64>,
-    /// Those of them that take orders.
+    /// The sessions that take orders.
     pub(crate) open: BTreeMap<NodeId, u64>,
 }
 
@@ -45,7 +45,7 @@ impl Controller {
         }
     }
 
-    /// Handles an input and queues what came of it for the next commit.
+    /// Handles an input and queues its results for the next commit.
     pub(crate) fn handle(&mut self, now: u64, input: Input, client: Option<(u64, RequestId)>) {
         let at = Time(i64::try_from(now / 1000).expect("small"));
         let before = self.cluster.seq();

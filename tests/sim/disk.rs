@@ -1,4 +1,4 @@
-//! The controller's disk: what was synced stays, whatever happens.
+//! The controller's disk: synced content stays, whatever happens.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use spur_core::cluster::{Cluster, Entry};
 use spur_core::controller::Reply;
 use spur_core::id::RequestId;
 
-/// What a commit makes durable.
+/// The content that a commit makes durable.
 #[derive(Default)]
 pub(crate) struct Batch {
     pub(crate) entries: Vec<Arc<Entry>>,
@@ -41,7 +41,8 @@ impl Disk {
         self.snapshot = Some((cluster.seq(), snapshot::records(cluster).map(text).collect()));
     }
 
-    /// What recovery finds, with or without the help of the snapshot. Everything is read from its written form.
+    /// The cluster that recovery rebuilds, with or without the snapshot. Everything is read from its written
+    /// form.
     pub(crate) fn recover(&self, use_snapshot: bool) -> Cluster {
         let (mut cluster, from) = match &self.snapshot {
             Some((seq, records)) if use_snapshot => {

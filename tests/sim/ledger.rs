@@ -1,4 +1,4 @@
-//! What really happened, seen from outside: every launch of every process, and what clients were told.
+//! The real events, seen from outside: every launch of every process, and every reply to clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,16 +16,16 @@ pub(crate) struct Launch {
     pub(crate) attempt: Attempt,
     pub(crate) node: NodeId,
     pub(crate) from: u64,
-    /// When it was gone, and how; `None` while it lives.
+    /// The time at which the process was gone, in milliseconds; `None` while it lives.
     pub(crate) gone: Option<u64>,
     pub(crate) exit: Option<ExitCode>,
 }
 
-/// The truth that the controller's records are held against.
+/// The truth with which the controller's records are compared.
 #[derive(Default)]
 pub(crate) struct Ledger {
     pub(crate) launches: Vec<Launch>,
-    /// Jobs whose acceptance a client has seen, by the number of its request.
+    /// Jobs whose acceptance a client has received, by the number of its request.
     pub(crate) acknowledged: BTreeMap<u64, JobId>,
     pub(crate) cancelled: BTreeSet<JobId>,
     pub(crate) power_cuts: u64,
@@ -54,7 +54,7 @@ impl Ledger {
 pub(crate) struct Totals {
     pub(crate) runs: u64,
     pub(crate) jobs: u64,
-    /// Jobs of several components.
+    /// Number of jobs with several components.
     pub(crate) het: u64,
     pub(crate) launches: u64,
     pub(crate) entries: u64,
@@ -62,7 +62,7 @@ pub(crate) struct Totals {
     pub(crate) nominations: u64,
     pub(crate) suspensions: u64,
     pub(crate) power_cuts: u64,
-    /// Starts that limits of accounts and QOS were judged at.
+    /// The starts that were checked against limits of accounts and QOS.
     pub(crate) limited: Judged,
     reboots: u64,
     daemon_kills: u64,

@@ -17,9 +17,9 @@ use spur_core::text::tres::TresKind;
 /// How often limits were looked at.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Judged {
-    /// Starts in clusters that enforce limits.
+    /// Number of starts in clusters that enforce limits.
     pub(crate) starts: u64,
-    /// Starts after which some limit was used up.
+    /// Number of starts after which some limit was used up.
     pub(crate) tight: u64,
     /// The kinds of limits that starts and submissions were compared with.
     pub(crate) kinds: BTreeSet<LimitKind>,
@@ -33,7 +33,7 @@ pub(crate) fn hold<'a>(journal: impl IntoIterator<Item = &'a Entry>) -> Judged {
     let mut judged = Judged::default();
     let mut cluster = Cluster::default();
     for entry in journal {
-        // Such a job counted, and was judged, when others were told to leave for it.
+        // A job with a nomination already counted, and was checked, when its victims were preempted.
         let is_kept = |job: &JobId| cluster.job(*job).is_some_and(|job| job.nomination().is_some());
         let was_kept = entry.event.jobs().any(|job| is_kept(&job));
         cluster.apply(entry);

@@ -1,8 +1,9 @@
-//! A whole cluster in one thread and no time at all: the real controller core, nodes that keep the protocol, a network
-//! that loses, delays and doubles, a disk that forgets what was not synced, and machines that die at any moment.
+//! A whole cluster in one thread and no real time. It has the real controller core and nodes that follow the
+//! protocol. The network loses, delays and duplicates messages, the disk forgets what was not synced, and
+//! machines die at any moment.
 //!
-//! A run is a function of its seed, so a failure is a number: `SPUR_SIM_SEED=17 cargo test -p spur-tests --test sim`.
-//! `SPUR_SIM_SEEDS=5000` runs more of them.
+//! A run is a function of its seed, so a failure is a number: `SPUR_SIM_SEED=17 cargo test -p spur-tests
+//! --test sim`. `SPUR_SIM_SEEDS=5000` runs more of them.
 
 mod checks;
 mod controller;
@@ -16,7 +17,7 @@ mod world;
 
 use world::World;
 
-/// Seeds of an ordinary run; each has a few dozen crashes.
+/// Number of seeds of an ordinary run; each has a few dozen crashes.
 const SEEDS: u64 = 24;
 
 fn number(name: &str) -> Option<u64> {
@@ -35,7 +36,7 @@ fn every_acknowledged_job_ends_once_whatever_dies() {
     }
     let mut totals = ledger::Totals::default();
     for seed in 0..number("SPUR_SIM_SEEDS").unwrap_or(SEEDS) {
-        // A panic inside names what broke; this names the seed that breaks it again.
+        // A panic inside names the broken assertion; this names the seed that reproduces it.
         let told = Told(seed);
         let mut world = World::new(seed);
         world.run();

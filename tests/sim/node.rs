@@ -1,5 +1,5 @@
-//! A node that keeps the protocol: a spool that survives, processes that do not survive a boot, and reports that are
-//! repeated until they are acknowledged.
+//! A node that follows the protocol: a spool that survives, processes that do not survive a boot, and reports
+//! that are repeated until they are acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use spur_core::model::node::{NodeShape, Registration};
 use spur_core::text::exit::ExitCode;
 use spur_core::text::time::Time;
 
-/// What the spool says of an attempt.
+/// The spool's record of an attempt.
 #[derive(Debug, Default)]
 struct Record {
-    /// A process of it is alive.
+    /// True if a process of the attempt is alive.
     live: bool,
-    /// It is stopped.
+    /// True if the process is stopped.
     stopped: bool,
-    /// How it ends when it goes on, if its time came meanwhile.
+    /// The exit codes with which the stopped process ends after it goes on.
     due: Vec<ExitCode>,
-    /// Reports nobody has acknowledged, oldest first.
+    /// Reports that were not acknowledged, oldest first.
     unacknowledged: Vec<(u64, Report)>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Hello {
     pub(crate) reports: Vec<Unacknowledged>,
 }
 
-/// An order as it travels.
+/// An order on its way to a node.
 #[derive(Clone, Debug)]
 pub(crate) enum Order {
     Launch(Attempt),
@@ -41,16 +41,16 @@ pub(crate) enum Order {
     Forget(Attempt),
 }
 
-/// What a node does on its own after an order.
+/// An action of a node after an order.
 #[derive(Debug)]
 pub(crate) enum Deed {
     /// A process was started.
     Launched(Attempt),
-    /// The process is told to end; a TERM may be ignored.
+    /// The process is asked to end; it may ignore TERM.
     Told { attempt: Attempt, kill: bool },
-    /// The process goes on, and ends so.
+    /// The process goes on, and ends with this code.
     Continued(Attempt, ExitCode),
-    /// There is something to report.
+    /// The node sends a report.
     Report(u64, Attempt, Report),
 }
 
@@ -58,14 +58,14 @@ pub(crate) struct Node {
     pub(crate) id: NodeId,
     pub(crate) name: Arc<str>,
     pub(crate) shape: NodeShape,
-    /// Counts boots.
+    /// Number of boots.
     pub(crate) boot: u32,
-    /// Whether the daemon runs.
+    /// True if the daemon runs.
     pub(crate) running: bool,
-    /// The connection it has, if it has one.
+    /// The node's connection; `None` without one.
     pub(crate) session: Option<u64>,
     records: BTreeMap<Attempt, Record>,
-    /// What the daemon was told to stop, whether or not it is here.
+    /// The attempts that the daemon must stop, whether or not they are here.
     suspended: BTreeSet<Attempt>,
     next_report: u64,
 }
@@ -103,7 +103,7 @@ impl Node {
         }
     }
 
-    /// What the node says of itself on a new connection.
+    /// The first message of the node on a new connection.
     pub(crate) fn hello(&self) -> Hello {
         Hello {
             registration: Arc::new(self.registration()),
@@ -116,7 +116,7 @@ impl Node {
         self.records.iter().map(|(attempt, record)| Held { attempt: *attempt, live: record.live }).collect()
     }
 
-    /// Everything that was never acknowledged, for a new connection.
+    /// All unacknowledged reports, for a new connection.
     pub(crate) fn unacknowledged(&self) -> Vec<Unacknowledged> {
         let all = self.records.iter().flat_map(|(attempt, record)| {
             let told = |(id, report): &(u64, Report)| Unacknowledged {
@@ -131,14 +131,14 @@ impl Node {
         all
     }
 
-    /// The attempts of which something runs, or was said and not acknowledged.
+    /// The attempts with a live process or an unacknowledged report.
     pub(crate) fn unfinished(&self) -> Vec<String> {
         let open = self.records.iter().filter(|(_, record)| record.live || !record.unacknowledged.is_empty());
         let said = |record: &Record| if record.live { "lives" } else { "waits for an answer" };
         open.map(|(attempt, record)| format!("{attempt} {}", said(record))).collect()
     }
 
-    /// The attempts whose processes have CPUs at this moment.
+    /// The attempts whose processes use CPUs now.
     pub(crate) fn computing(&self) -> impl Iterator<Item = Attempt> {
         let computing = self.records.iter().filter(|(_, record)| record.live && !record.stopped);
         computing.map(|(attempt, _)| *attempt)
@@ -160,7 +160,8 @@ impl Node {
             Order::Terminate { attempt, kill } => match self.records.get(&attempt) {
                 Some(record) if record.live => vec![Deed::Told { attempt, kill }],
                 Some(record) if !record.unacknowledged.is_empty() => Vec::new(),
-                // Nothing was ever here, or it was said and acknowledged: say it again, and refuse a late launch.
+                // The attempt was never here, or its end was reported and acknowledged: report it again, and
+                // refuse a late launch.
                 _ => {
                     self.records.insert(attempt, Record::default());
                     vec![self.report(attempt, Report::NodeDone { epilog_error: None })]
@@ -197,12 +198,12 @@ impl Node {
         due.into_iter().map(|exit| Deed::Continued(attempt, exit)).collect()
     }
 
-    /// The daemon begins anew: what is stopped stays so, but it does not know.
+    /// The daemon begins anew: stopped processes stay stopped, but it does not know that.
     pub(crate) fn forget_marks(&mut self) {
         self.suspended.clear();
     }
 
-    /// Whether a process is stopped, which ends it later, unless it is killed.
+    /// True if a process is stopped and so ends later; false if it is killed.
     pub(crate) fn holds_back(&mut self, attempt: Attempt, exit: ExitCode) -> bool {
         let stopped = self.records.get_mut(&attempt).filter(|record| record.live && record.stopped);
         let Some(record) = stopped.filter(|_| exit.signal != 9) else { return false };
@@ -210,13 +211,13 @@ impl Node {
         true
     }
 
-    /// The process of an attempt is gone; `exit` is `None` when nobody saw how.
+    /// Records that the process of an attempt is gone; `exit` is `None` if its exit code is unknown.
     pub(crate) fn ended(&mut self, attempt: Attempt, exit: Option<ExitCode>) -> Vec<Deed> {
         let Some(record) = self.records.get_mut(&attempt).filter(|record| record.live) else {
             return Vec::new();
         };
         record.live = false;
-        // Nodes say it in one report or in two.
+        // Nodes report both ends in one report or in two.
         let done = self.next_report.is_multiple_of(2);
         let (exit, lost) = (exit.unwrap_or_default(), exit.is_none());
         let mut said = vec![self.report(attempt, Report::BatchEnded { end: exit.into(), lost, done })];
@@ -226,7 +227,7 @@ impl Node {
         said
     }
 
-    /// All processes die and nobody sees how. The daemon is not back yet.
+    /// All processes die with unknown exit codes. The daemon is not back yet.
     pub(crate) fn boot(&mut self) -> Vec<Attempt> {
         self.boot += 1;
         self.suspended.clear();

@@ -1,5 +1,5 @@
-//! Who plans: the real planner, or one that is as simple as can be (first come, first served, on the first nodes that
-//! are free), because the controller has to cope with any plan.
+//! The planner of a run: the real one, or a very simple one (first come, first served, on the first free
+//! nodes). The controller must cope with any plan.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use spur_core::sched::forecast::Limits;
 use spur_core::sched::plan::{Preemption, Start, StartPart};
 use spur_core::text::time::Time;
 
-/// Starts for what fits now, and, by the real planner, who makes way for whom.
+/// Starts for the jobs that fit now, and, by the real planner, the preemptions.
 pub(crate) fn plan(cluster: &Cluster, now: Time, real: bool) -> (Vec<Start>, Vec<Preemption>) {
     if !real {
         return (simple(cluster, now), Vec::new());
@@ -31,7 +31,7 @@ fn simple(cluster: &Cluster, now: Time) -> Vec<Start> {
     let mut starts = Vec::new();
     let mut throttled = BTreeSet::new();
     for job in cluster.jobs().pending().filter(|job| job.eligible_at(now)) {
-        // Of an array with a limit one task at a time.
+        // From an array with a limit, one task at a time.
         let more = cluster.more_tasks(job);
         if more == Some(0) || (more.is_some() && !throttled.insert(job.array_id())) {
             continue;

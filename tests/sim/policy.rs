@@ -1,4 +1,4 @@
-//! The policies that clusters of the simulation have.
+//! The policies of simulated clusters.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use spur_core::text::time::Seconds;
 
 use spur_chance::Chance;
 
-/// A partition of the same nodes whose jobs preempt those of the other.
+/// Adds a partition of the same nodes whose jobs preempt those of the other.
 pub(crate) fn add_tier(policy: &mut Policy, chance: &mut Chance) {
     let urgent = PartitionConfig {
         name: "urgent".into(),
@@ -32,7 +32,7 @@ pub(crate) fn add_tier(policy: &mut Policy, chance: &mut Chance) {
     };
 }
 
-/// Jobs preempt others by their QOS, and no longer by the tier of their partition.
+/// Makes jobs preempt others by their QOS, and no longer by the tier of their partition.
 pub(crate) fn add_qos(policy: &mut Policy) {
     let low = QosConfig { name: "low".into(), ..QosConfig::default() };
     let high = QosConfig { name: "high".into(), preempt: vec!["low".into()], ..low.clone() };
@@ -41,7 +41,7 @@ pub(crate) fn add_qos(policy: &mut Policy) {
     policy.preempt.by = PreemptBy::Qos;
 }
 
-/// The leaves of a cluster that has some.
+/// The leaves of a cluster with a topology.
 pub(crate) const LEAVES: [&str; 2] = ["s0", "s1"];
 
 /// The nodes of the one leaf and of the other.
@@ -50,7 +50,7 @@ pub(crate) fn halves(nodes: &[Arc<str>]) -> [&[Arc<str>]; 2] {
     [one, other]
 }
 
-/// Two leaves under one switch.
+/// Adds two leaves under one switch.
 pub(crate) fn add_leaves(policy: &mut Policy) {
     let names: Vec<Arc<str>> = policy.nodes.iter().map(|node| Arc::clone(&node.name)).collect();
     let switch = |name: &str, nodes: Option<String>, switches: Option<String>| SwitchConfig {
@@ -65,7 +65,7 @@ pub(crate) fn add_leaves(policy: &mut Policy) {
     policy.topologies = vec![TopologyConfig { plugin: Plugin::Tree, switches, ..TopologyConfig::default() }];
 }
 
-/// One partition of all nodes.
+/// A policy with one partition of all nodes.
 pub(crate) fn new(names: &[Arc<str>], shape: &NodeShape, overlap: bool) -> Policy {
     let node = |name: &Arc<str>| NodeConfig {
         name: Arc::clone(name),

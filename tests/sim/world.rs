@@ -1,4 +1,4 @@
-//! The world: a queue of things that will happen, and what each of them does.
+//! The world: a queue of future events, and their effects.
 
 mod limits;
 mod submission;
@@ -30,15 +30,15 @@ use crate::planner;
 use crate::policy;
 use spur_chance::Chance;
 
-/// Faults stop at this time, milliseconds, and what is left must then come to an end.
+/// The time at which faults stop, in milliseconds. The remaining work must then come to an end.
 const CALM: u64 = 400_000;
-/// By then everything must be at rest, or something waits for ever: longer than all tasks that arrays may have take one
-/// after another on two nodes.
+/// The time by which everything must be at rest, in milliseconds; otherwise something waits for ever. It is
+/// longer than all tasks of arrays take one after another on two nodes.
 const END: u64 = 20_000_000;
-/// Silence after which a node is down.
+/// The silence after which a node is down, in milliseconds.
 const TIMEOUT: u64 = 20_000;
 
-/// Something that will happen.
+/// A future event.
 enum Happening {
     Submit { request: u64, first: bool },
     Cancel,
@@ -68,28 +68,29 @@ pub(crate) struct World {
     pub(crate) nodes: Vec<Node>,
     pub(crate) ledger: Ledger,
     next_session: u64,
-    /// When the last message of each connection and direction arrives: the network keeps their order.
+    /// The arrival time of the last message for each connection and direction, in milliseconds: the network
+    /// keeps their order.
     arrivals: BTreeMap<(u64, bool), u64>,
     outstanding: BTreeMap<u64, ()>,
     wakeup: Option<u64>,
     real_planner: bool,
-    /// Whether some jobs have several components.
+    /// True if some jobs have several components.
     het: bool,
-    /// Passes that will happen.
+    /// Number of passes in the queue.
     passes: u64,
-    /// No pass is made before this entry is committed: the last that a proposal led to.
+    /// The entry that must be committed before the next pass: the last that a proposal led to.
     floor: u64,
-    /// Whether there is a partition whose jobs preempt the others.
+    /// True if there is a partition whose jobs preempt the others.
     preempts: bool,
-    /// What the controller's file says, read at each of its starts.
+    /// The policy in the controller's file, read at each of its starts.
     policy: Arc<Policy>,
-    /// Whether some jobs are arrays.
+    /// True if some jobs are arrays.
     arrays: bool,
-    /// Whether operators suspend jobs.
+    /// True if operators suspend jobs.
     suspends: bool,
-    /// Whether there are two leaves, jobs that must be in one, and operators who put nodes into the other.
+    /// True if there are two leaves, jobs that must be in one, and operators who move nodes into the other.
     moves: bool,
-    /// Whether jobs have accounts with limits.
+    /// True if jobs have accounts with limits.
     limited: bool,
 }
 
@@ -155,7 +156,7 @@ impl World {
         world
     }
 
-    /// Everybody connects, and what people will do and what will break is laid out.
+    /// Connects all nodes, and queues the actions of users and the faults.
     fn begin(&mut self) {
         self.start_controller();
         for at in 0..self.nodes.len() {
@@ -209,7 +210,7 @@ impl World {
         checks::at_rest(self);
     }
 
-    /// Whether all jobs have ended and all that was said has arrived.
+    /// True if all jobs have ended and all messages have arrived.
     fn at_rest(&self) -> bool {
         let Some(controller) = &self.controller else { return false };
         let quiet = self.nodes.iter().all(|node| node.session.is_some() && node.is_quiet());
@@ -219,7 +220,7 @@ impl World {
         quiet && over && clean && controller.in_flight.is_empty() && self.outstanding.is_empty()
     }
 
-    /// What keeps it from being at rest, a line each.
+    /// The reasons that the world is not at rest, a line each.
     fn left(&self) -> Vec<String> {
         let Some(controller) = &self.controller else { return vec!["no controller".to_owned()] };
         let open = controller.cluster.jobs().pending().chain(controller.cluster.jobs().active());
@@ -328,8 +329,8 @@ impl World {
         self.plan_soon();
     }
 
-    /// The machine of the controller loses power: what was not synced is gone. A part of it may have reached the disk
-    /// without anyone having been told.
+    /// The machine of the controller loses power: unsynced content is gone. A part of it may have reached the
+    /// disk without any acknowledgement.
     fn cut_power(&mut self) {
         let Some(controller) = self.controller.take() else { return };
         self.ledger.power_cuts += 1;
@@ -363,7 +364,7 @@ impl World {
         }
     }
 
-    /// Starts the commit of what was handled last; commits end in order.
+    /// Starts the commit of the latest results; commits end in order.
     fn commit(&mut self) {
         let sync = self.chance.between(1, 30);
         let Some(controller) = &mut self.controller else { return };
@@ -394,7 +395,7 @@ impl World {
         {
             self.answer(request, answer.ok());
         }
-        // What was refused changes nothing for those who wait.
+        // A refused proposal changes nothing for waiting jobs.
         if changes {
             self.plan_soon();
         }
@@ -419,7 +420,7 @@ impl World {
 
     fn plan(&mut self) {
         self.passes -= 1;
-        // The commit that is waited for brings the next pass.
+        // The commit that is awaited brings the next pass.
         let Some(controller) = self.controller.as_ref().filter(|running| running.replica.seq() >= self.floor)
         else {
             return;
@@ -473,7 +474,7 @@ impl World {
         }
     }
 
-    /// From here on a connection takes orders, if it is still the node's.
+    /// Lets a connection take orders from now on, if it is still the node's.
     fn open(&mut self, node: NodeId, session: u64) {
         if let Some(controller) = &mut self.controller
             && controller.sessions.get(&node) == Some(&session)
@@ -605,7 +606,7 @@ impl World {
         if !self.outstanding.contains_key(&request) {
             return;
         }
-        // Whoever hears nothing asks again.
+        // A client without a reply asks again.
         let patience = self.chance.between(2000, 20_000);
         self.later(patience, Happening::Submit { request, first: false });
         let id = RequestId(u128::from(request).to_be_bytes());
@@ -646,7 +647,7 @@ impl World {
         }
     }
 
-    /// A job, or where there are arrays perhaps some of its tasks.
+    /// A job, or, where there are arrays, perhaps some of its tasks.
     fn part_of(&mut self, job: JobId) -> JobRef<JobId> {
         if !self.arrays || self.chance.percent(40) {
             return JobRef::whole(job);
@@ -668,7 +669,7 @@ impl World {
         self.command(user(), Command::Cancel { jobs }, None);
     }
 
-    /// An operator who does what operators do.
+    /// Does a random action of an operator.
     fn meddle(&mut self) {
         let at = self.chance.below(self.nodes.len() as u64);
         let name = Arc::clone(&self.nodes[usize::try_from(at).expect("small")].name);
@@ -688,7 +689,7 @@ impl World {
         self.command(operator(), command, None);
     }
 
-    /// An operator who puts a node elsewhere while a start that was planned on it is on its way.
+    /// Makes an operator move a node while a planned start on it is on its way.
     fn meddle_with(&mut self, node: NodeId) {
         if self.moves && !self.calm() && self.chance.percent(40) {
             let leaf = policy::LEAVES[usize::try_from(self.chance.below(2)).expect("small")];
@@ -697,7 +698,7 @@ impl World {
         }
     }
 
-    /// Takes back every move, every hold and every drain, and looks again from time to time.
+    /// Takes back every move, every hold and every drain, and repeats that from time to time.
     fn set_right(&mut self) {
         self.later(300_000, Happening::SetRight);
         let nodes: Vec<Arc<str>> = self.nodes.iter().map(|node| Arc::clone(&node.name)).collect();
@@ -715,7 +716,7 @@ impl World {
         self.command(operator(), Command::Resume { jobs }, None);
     }
 
-    /// A job that has started and is not over, or a task of an array.
+    /// A random job that has started and not ended, or a task of an array; `None` if there is none.
     fn some_active(&mut self) -> Option<Vec<JobRef<JobId>>> {
         let active: Vec<JobRef<JobId>> =
             self.controller.as_ref()?.cluster.jobs().active().map(|job| job.reference()).collect();

@@ -1,4 +1,4 @@
-//! Accounts and QOS with limits, in which jobs of the simulation count.
+//! Accounts and QOS with limits for the jobs of the simulation.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::World;
 /// The accounts that jobs name; both are below `sci`.
 const ACCOUNTS: [&str; 2] = ["bio", "chem"];
 
-/// The most CPUs of one job, all components together: three of two nodes each.
+/// The largest number of CPUs of one job, all components together: three of two nodes each.
 const MOST_CPUS: u64 = 24;
 
 /// The devices of a node where jobs ask for devices, memory and licences: GPUs of two types.
@@ -43,7 +43,7 @@ pub(super) fn enforce(policy: &mut Policy, seed: u64) {
 }
 
 impl World {
-    /// The account of a job.
+    /// A random account for a job.
     pub(super) fn account(&mut self) -> Arc<str> {
         ACCOUNTS[usize::from(self.chance.percent(50))].into()
     }

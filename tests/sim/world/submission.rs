@@ -51,7 +51,7 @@ impl World {
         }
     }
 
-    /// The tasks of one job in two, where there are arrays.
+    /// The tasks of an array for half of the jobs, where there are arrays; otherwise `None`.
     fn array(&mut self) -> Option<ArraySpec> {
         if !self.arrays || self.chance.percent(50) {
             return None;

@@ -1,7 +1,8 @@
-//! Journals of earlier releases are read for ever.
+//! Journals of earlier releases must stay readable for ever.
 //!
-//! `tests/data/journal/vN/*.jsonl` were written by release N of the format and are never rewritten. Each is read, applied
-//! entry by entry with its invariants checked, put through a snapshot, and compared with the summary beside it.
+//! Release N of the format wrote `tests/data/journal/vN/*.jsonl`; these files are never rewritten. Each is
+//! read, applied entry by entry with its invariants checked, put through a snapshot, and compared with the
+//! summary beside it.
 
 use std::fmt::Write;
 use std::fs;
@@ -114,7 +115,7 @@ fn summary(cluster: &Cluster) -> String {
     text
 }
 
-/// Partitions and nodes that are not what the configuration says.
+/// Partitions and nodes that differ from the configuration.
 fn edits(cluster: &Cluster, text: &mut String) {
     let said = &cluster.policy().partitions;
     for partition in cluster.partitions() {
@@ -180,7 +181,7 @@ fn accounts(cluster: &Cluster, text: &mut String) {
     }
 }
 
-/// Usage, of clusters that have been told when it is reset.
+/// Usage of clusters that know when it is reset.
 fn usage(cluster: &Cluster, text: &mut String) {
     let usage = cluster.usage();
     if usage.zone().is_empty() {
@@ -215,7 +216,7 @@ fn power(power: &Power) -> String {
     format!(" boots since {issued:?}, then {:?}: {}", reboot.next, reboot.reason)
 }
 
-/// How the script of a job ended, and who ended steps of it.
+/// The end of a job's script, and the causes that ended its steps.
 fn ends(job: &Job, text: &mut String) {
     if let Some(batch) = job.batch_end.as_deref() {
         let memory = batch.end.usage.as_ref().map_or(0, |usage| usage.memory.max.value);

@@ -1,4 +1,4 @@
-//! Compiles what is preloaded into the processes under test: the recorder and the clock.
+//! Compiles the libraries that are preloaded into the processes under test: the recorder and the clock.
 
 use std::env;
 use std::path::Path;

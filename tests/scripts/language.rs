@@ -26,7 +26,7 @@ use spur_core::text::time::{Time, TimeLimit};
 
 use crate::print;
 
-/// A cluster under a script.
+/// A cluster that a script controls.
 #[derive(Default)]
 pub(crate) struct Session {
     cluster: Cluster,
@@ -34,12 +34,12 @@ pub(crate) struct Session {
     as_user: u32,
     /// The other groups of that user.
     groups: Vec<Arc<str>>,
-    /// A start that was planned and is on its way.
+    /// A start that was planned and has not yet reached the controller.
     planned: Option<Input>,
 }
 
 impl Session {
-    /// Carries out one line and says what came of it.
+    /// Runs one line and returns its result.
     pub(crate) fn command(&mut self, line: &str) -> String {
         let mut words = line.split_whitespace();
         let verb = words.next().unwrap_or_default();
@@ -206,7 +206,7 @@ impl Session {
         self.ask(Command::UpdateNodes { nodes: vec![rest[0].into()], change })
     }
 
-    /// `partition NAME KEY=VALUE …` and its kin; of nodes several names with commas.
+    /// The commands `partition NAME KEY=VALUE …` and its like; several nodes are given as names with commas.
     fn edit(&self, verb: &str, rest: &[&str]) -> Input {
         let (name, nodes) = (rest[0].into(), rest[0].split(',').map(Arc::from).collect());
         let settings = settings(&rest[1..]);
@@ -298,8 +298,8 @@ impl Session {
         }
     }
 
-    /// `register NODE [boot=N] [spool=N] [cpus=N] [live=JOB.rN] [over=JOB.rN] [ended=JOB.rN]…`; of what has ended the node
-    /// has an unacknowledged report.
+    /// The command `register NODE [boot=N] [spool=N] [cpus=N] [live=JOB.rN] [over=JOB.rN] [ended=JOB.rN]…`;
+    /// for each ended attempt the node has an unacknowledged report.
     fn register(&self, rest: &[&str]) -> Input {
         let get = |key: &str| rest.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
         let configured = self.cluster.node_named(rest[0]).map(|node| node.config.shape.clone());
@@ -376,7 +376,7 @@ impl Session {
         Some(Input::Report { node: self.node(rest[0]), id: 7, attempt: attempt(rest[1]), report })
     }
 
-    /// Jobs and nodes in a line each.
+    /// Jobs and nodes, one a line.
     fn show(&self) -> String {
         let mut said = String::new();
         for job in self.cluster.jobs().iter() {
@@ -441,7 +441,7 @@ impl Session {
     }
 }
 
-/// `Key=Value …`, as `scontrol create reservation` takes them; `Skip` has no value.
+/// A reservation from `Key=Value …`, as `scontrol create reservation` takes them; `Skip` has no value.
 fn reservation(rest: &[&str]) -> ReservationAsk {
     let mut ask = ReservationAsk::default();
     for word in rest {
@@ -468,7 +468,7 @@ fn attempt(text: &str) -> Attempt {
     Attempt { job: job(id), restart: restart.parse().expect("a restart count") }
 }
 
-/// Components as below, parted by `:`. Only the first has a script.
+/// A het submission: components as in [`submission`], separated by `:`. Only the first has a script.
 fn het_submission(rest: &[&str]) -> Submission {
     let mut components = rest.split(|word| *word == ":").map(submission);
     let first = components.next().expect("there is one at least");
@@ -479,7 +479,9 @@ fn het_submission(rest: &[&str]) -> Submission {
     Submission { rest: components.map(plain).collect(), ..first }
 }
 
-/// `nodes=N tasks=N cpus=N gpus=N mem=MB mem-per-cpu=MB array=TASKS time=LIMIT time-min=LIMIT partition=P qos=Q account=A reservation=R licenses=L depend=D begin=T deadline=T requeue=no hold kill-invalid held name=N`
+/// A submission from words: `nodes=N tasks=N cpus=N gpus=N mem=MB mem-per-cpu=MB array=TASKS time=LIMIT
+/// time-min=LIMIT partition=P qos=Q account=A reservation=R licenses=L depend=D begin=T deadline=T requeue=no
+/// hold kill-invalid held name=N`
 fn submission(rest: &[&str]) -> Submission {
     let get = |key: &str| rest.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     let number = |key: &str| get(key).map(|text| text.parse::<u32>().expect("a number"));
@@ -570,7 +572,7 @@ fn gpus(written: Option<&str>) -> Vec<GresSpec> {
     written.map_or_else(Vec::new, |text| GresList::parse_gpus(text).expect("GPUs").0)
 }
 
-/// `KEY=VALUE …` of a partition or node.
+/// Settings `KEY=VALUE …` of a partition or node.
 fn settings(words: &[&str]) -> Vec<(Arc<str>, Arc<str>)> {
     let pair = |word: &&str| word.split_once('=').map(|(key, value)| (key.into(), value.into()));
     words.iter().map(|word| pair(word).expect("KEY=VALUE")).collect()

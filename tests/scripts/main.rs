@@ -1,6 +1,7 @@
-//! What the controller decides, as scripts: commands, `----`, what came of them.
+//! The controller's decisions as scripts: commands, `----`, results.
 //!
-//! Every file in `tests/data/scripts` is one cluster from its beginning. `UPDATE_EXPECT=1` rewrites the results in place.
+//! Every file in `tests/data/scripts` is one cluster from its beginning. `UPDATE_EXPECT=1` rewrites the
+//! results in place.
 
 mod language;
 mod print;
@@ -34,7 +35,7 @@ fn scripts() {
     assert!(wrong.is_empty(), "{}\nUPDATE_EXPECT=1 accepts what came", wrong.join("\n"));
 }
 
-/// The script with the results that really came.
+/// The script with the actual results.
 fn play(script: &str) -> String {
     let mut session = Session::default();
     let mut played = String::new();

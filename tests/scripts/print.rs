@@ -1,4 +1,4 @@
-//! What came of a command, in a line for each thing.
+//! The results of a command, in a line for each thing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -171,7 +171,7 @@ pub(crate) fn event(event: &Event) -> String {
     }
 }
 
-/// What is done to the host of a node.
+/// The action on the host of a node.
 pub(crate) fn powered(power: Option<&Power>) -> String {
     match power {
         None => "nothing".to_owned(),
@@ -190,7 +190,7 @@ fn updated(job: JobId, spec: &JobSpec) -> String {
     format!("JobUpdated {job} limit={}{nice}", spec.time_limit)
 }
 
-/// What an operator has changed of a node or a partition.
+/// The changes of an operator to a node or a partition.
 fn edit(event: &Event) -> String {
     match event {
         Event::NodeUpdated { node, weight, features, gres, comment, extra } => {
@@ -277,7 +277,7 @@ pub(crate) fn reserved(reservation: &Reservation) -> String {
     format!("{name} {times} on {nodes}{licenses} users={users} accounts={accounts} flags={flags}")
 }
 
-/// Parts of the names of variables that tell of one kind of mail.
+/// Parts of the names of variables that belong to one kind of mail.
 const OF_MAIL: [&str; 6] =
     ["JOB_STATE", "QUEUED_TIME", "RUN_TIME", "EXIT_CODE_MIN", "EXIT_CODE_MAX", "SIGNAL_MAX"];
 
@@ -323,7 +323,7 @@ fn moved(nodes: &[NodeId], places: &BTreeMap<Arc<str>, Option<Arc<str>>>) -> Str
     format!("NodesMoved {} {}", nodes.join(" "), places.iter().map(one).collect::<Vec<_>>().join(","))
 }
 
-/// Where a node is, if there are topologies.
+/// The place of a node, if there are topologies.
 pub(crate) fn place(cluster: &Cluster, node: &Node) -> String {
     let path = |topology: &Topology| {
         let path = topology.fabric.path(topology.fabric.pos(node.id)?, ":");

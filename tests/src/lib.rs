@@ -1,7 +1,8 @@
-//! Whole-system tests of Spur, and what tests of its crates share; each folder beside `src` is a test of its own:
+//! Whole-system tests of Spur, and the parts that tests of its crates share. Each folder beside `src` is a
+//! test of its own:
 //!
-//! `scripts` (what the controller decides), `sim` (a whole cluster in one thread), `journal` (old journals are read for ever),
-//! `e2e` (real daemons), `tidy` (what a machine can check of the code), and the crate `powerloss`.
+//! `scripts` (decisions of the controller), `sim` (a whole cluster in one thread), `journal` (old journals
+//! stay readable), `e2e` (real daemons), `tidy` (machine checks of the code), and the crate `powerloss`.
 
 pub mod postgres;
 
@@ -11,8 +12,9 @@ use std::process::{Command, Stdio};
 
 /// Makes a program of a shell script.
 ///
-/// Another process writes it. A program that another thread starts meanwhile would inherit the open file of this one for
-/// a moment, and the kernel runs nothing that is open for writing ("Text file busy").
+/// Another process writes the file. If this process wrote it, a program that another thread starts meanwhile
+/// would inherit the open file for a moment. The kernel runs nothing that is open for writing ("Text file
+/// busy").
 ///
 /// # Panics
 /// If it cannot be written.
@@ -26,10 +28,10 @@ pub fn write_program(path: impl AsRef<Path>, script: &str) {
     assert!(status.success(), "install {}: {status}", path.as_ref().display());
 }
 
-/// A program of this workspace, as it was last built in the profile of this test.
+/// The path of a program of this workspace, as it was last built in the profile of this test.
 ///
 /// # Panics
-/// If it is not there.
+/// If it does not exist.
 pub fn program(name: &str) -> PathBuf {
     let own = std::env::current_exe().expect("the test runs from a file");
     let path = own.parent().and_then(Path::parent).expect("tests lie in target/PROFILE/deps").join(name);

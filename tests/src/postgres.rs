@@ -1,6 +1,7 @@
 //! A PostgreSQL server of a test's own, where PostgreSQL is installed.
 //!
-//! The server ends with the test's process, however that ends: a shell that holds the other end of a pipe kills it.
+//! The server ends with the test's process, however that ends: a shell that holds the other end of a pipe
+//! kills it.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ pub struct Extra {
 pub struct Postgres {
     programs: PathBuf,
     directory: PathBuf,
-    /// Who runs it: PostgreSQL refuses to run as root.
+    /// The user and group of the server; `None` for the test's own. PostgreSQL refuses to run as root.
     user: Option<(u32, u32)>,
     /// The port, which is part of the name of the socket.
     port: u16,
@@ -39,8 +40,8 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// The server that all tests of this process share; `None`, with a word on standard error, where PostgreSQL is not
-    /// installed.
+    /// The server that all tests of this process share; `None`, with a message on standard error, where
+    /// PostgreSQL is not installed.
     ///
     /// # Panics
     /// If it is installed and cannot be started.
@@ -49,7 +50,7 @@ impl Postgres {
         SHARED.get_or_init(Postgres::start).as_ref()
     }
 
-    /// A server of its own; `None`, with a word on standard error, where PostgreSQL is not installed.
+    /// Starts a separate server; `None`, with a message on standard error, where PostgreSQL is not installed.
     ///
     /// # Panics
     /// If it is installed and cannot be started.
@@ -89,7 +90,7 @@ impl Postgres {
     /// Waits until the server answers.
     ///
     /// # Panics
-    /// If it does not in a minute.
+    /// If it does not answer within a minute.
     pub fn wait(&self) {
         let until = Instant::now() + PATIENCE;
         while self.psql("postgres", "SELECT 1").is_err() {
@@ -102,7 +103,7 @@ impl Postgres {
         }
     }
 
-    /// The URL of a new, empty database of this name.
+    /// Makes a new, empty database of this name and returns its URL.
     ///
     /// # Panics
     /// If it cannot be made.
@@ -118,7 +119,7 @@ impl Postgres {
         format!("postgres://spur@{socket}/{database}")
     }
 
-    /// Carries out statements in a database, and returns what they print: a line for each row, `|` between columns.
+    /// Runs statements in a database, and returns their output: a line for each row, `|` between columns.
     ///
     /// # Panics
     /// If one is refused.
@@ -163,7 +164,7 @@ impl Postgres {
         self.keeper.wait().expect("it is ours");
     }
 
-    /// Starts it again after [`Postgres::kill`].
+    /// Starts the server again after [`Postgres::kill`].
     ///
     /// # Panics
     /// If it does not start.
@@ -229,7 +230,8 @@ fn as_user(program: &Path, user: Option<(u32, u32)>) -> Command {
     command
 }
 
-/// Where the programs of PostgreSQL are: the newest of Debian's versions, or wherever `initdb` is found.
+/// The directory of PostgreSQL's programs: the newest of Debian's versions, or the one that contains
+/// `initdb`.
 fn programs() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut places: Vec<PathBuf> = versions.map(|version| version.path().join("bin")).collect();

@@ -1,14 +1,14 @@
-//! What a machine can check of how this project is built: who may import whom, how long files get, what must be
-//! documented. Each rule says where it was broken and what to do.
+//! Machine checks of how this project is built: which modules may import which, the length of files, and
+//! required documentation. Each rule reports where it was broken and what to do.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Longest source file, lines. Tables may be longer: they say so with [`TABLE`] in their first lines.
+/// The most lines of a source file. Tables may be longer: they contain [`TABLE`] in their first lines.
 const MOST_LINES: usize = 800;
 const TABLE: &str = "tidy: table";
 
-/// The rooms of the core, from the bottom up: each may use those before it. `id` is everybody's.
+/// The modules of the core, from the bottom up: each may use those before it. All may use `id`.
 const ROOMS: [&str; 7] = ["text", "model", "cluster", "sched", "controller", "compute", "sim"];
 
 /// The rooms of the planner, from the bottom up: each may use those before it.
@@ -36,9 +36,9 @@ const PLANNER: [&str; 22] = [
     "quick",
     "defrag",
 ];
-/// Rooms of the planner that stand beside the passes: they may use whatever comes before these.
+/// Modules of the planner beside the passes: they may use every module before these.
 const BESIDE_PASSES: [&str; 2] = ["replace", "site"];
-/// The rooms in which nodes are chosen, from the bottom up.
+/// The modules that choose nodes, from the bottom up.
 const PLACE: [&str; 12] = [
     "budget", "answer", "slots", "ask", "problem", "flat", "pareto", "special", "losers", "leftover",
     "dispatch", "explain",
@@ -46,7 +46,7 @@ const PLACE: [&str; 12] = [
 
 /// Modules of spurd, from the bottom up: each may use those before it.
 const SPURD: [&str; 6] = ["node", "spool", "launcher", "assemble", "owner", "rpc"];
-/// Modules of spurstepd, likewise.
+/// Modules of spurstepd, from the bottom up: each may use those before it.
 const SPURSTEPD: [&str; 13] = [
     "clock",
     "socket",
@@ -67,7 +67,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the workspace").to_owned()
 }
 
-/// All files below `dir` with one of the endings, build output left out, with their text.
+/// All files below `dir` with one of the endings, with their text; build output is left out.
 fn files(dir: &str, endings: &[&str]) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut open = vec![root().join(dir)];
@@ -154,7 +154,7 @@ fn rooms_of_the_core_import_downwards() {
         let Some(height) = ROOMS.iter().position(|known| *known == room) else { continue };
         for (number, line) in (1..).zip(text.lines()) {
             let upwards = ROOMS.iter().skip(height + 1).find(|other| {
-                // `compute` stands on the model, beside the controller.
+                // `compute` uses the model, beside the controller.
                 line.contains(&format!("crate::{other}::"))
             });
             if let Some(other) = upwards {
@@ -165,7 +165,8 @@ fn rooms_of_the_core_import_downwards() {
     report("a room uses only those before it; move the word both need further down", &broken);
 }
 
-/// What lies upwards of a room and is used there, in files below `dir`, whose own path in the crate is `path`.
+/// The uses of higher modules by the modules in `rooms`, in files below `dir`, whose own path in the crate is
+/// `path`.
 fn uses_upwards(dir: &str, path: &str, rooms: &[&str]) -> Vec<String> {
     let mut broken = Vec::new();
     for (file, text) in files(dir, &[".rs"]) {
@@ -173,7 +174,7 @@ fn uses_upwards(dir: &str, path: &str, rooms: &[&str]) -> Vec<String> {
         let mut parts = inside.components().map(|part| part.as_os_str().to_string_lossy().into_owned());
         let room = parts.next().expect("a name").trim_end_matches(".rs").to_owned();
         let Some(height) = rooms.iter().position(|known| *known == room) else { continue };
-        // From a file of the room itself one `super` leads to its parent, from those in it more.
+        // From a file of the module itself one `super` leads to its parent, from those in it more.
         let depth = inside.components().count() - usize::from(file.ends_with("mod.rs"));
         let parent = format!("use {}", "super::".repeat(depth));
         for (number, line) in (1..).zip(code(&text).lines()) {
@@ -320,7 +321,7 @@ fn every_data_file_is_read() {
     report("no test reads these", &broken);
 }
 
-/// `[section] key`, as texts name settings: the section and the key, where it is one.
+/// The settings named in a text as `[section] key`: the section and the key, if there is one.
 fn settings_named(line: &str) -> Vec<(&str, &str)> {
     let words = |text: &str| text.find(|c: char| !c.is_ascii_lowercase() && c != '_').unwrap_or(text.len());
     let mut named = Vec::new();
@@ -386,7 +387,7 @@ fn units_are_what_systemd_reads() {
     let mut broken = Vec::new();
     for name in ["spurctld", "spurd"] {
         let unit = fs::read_to_string(root().join(format!("etc/systemd/{name}.service"))).expect("a unit");
-        // The programs need not be installed where this is tried.
+        // The programs need not be installed where this test runs.
         let unit = unit.replace(&format!("/usr/local/bin/{name}"), "/bin/true");
         let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.service"));
         fs::write(&place, unit).expect("the build directory can be written");
@@ -396,7 +397,7 @@ fn units_are_what_systemd_reads() {
             return;
         };
         let said = String::from_utf8_lossy(&verified.stderr).into_owned();
-        // What is wrong with other units is said, too.
+        // Errors of other units are printed, too.
         let ours = said.lines().filter(|line| line.contains(&format!("{name}.service")));
         broken.extend(ours.map(str::to_owned));
     }

@@ -1,5 +1,5 @@
-//! Chance that repeats, for tests and benches: splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number
-//! generators", OOPSLA 2014).
+//! Random numbers that repeat, for tests and benches: splitmix64 (Steele, Lea, Flood, "Fast splittable
+//! pseudorandom number generators", OOPSLA 2014).
 //!
 //! The numbers of a seed never change: seeds of failed cases are kept for ever.
 
@@ -14,7 +14,7 @@ impl Chance {
         Self(seed)
     }
 
-    /// The seed of what is left of the stream.
+    /// The seed of the rest of the stream.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.0
@@ -42,7 +42,7 @@ impl Chance {
         low + self.below(high - low + 1)
     }
 
-    /// True `percent` times of a hundred.
+    /// True with a probability of `percent` in a hundred.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn the_numbers_are_those_of_the_paper() {
-        // The first three of seed 1234567, as the reference implementation prints them.
+        // The first three numbers of seed 1234567, as the reference implementation prints them.
         let mut chance = Chance::new(1_234_567);
         let first = [chance.any(), chance.any(), chance.any()];
         assert_eq!(first, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);

@@ -1,4 +1,5 @@
-//! A directory as the records build it: what is durable, and what a power cut would put at risk.
+//! A directory as the records build it: its durable state, and the changes that a power cut would put at
+//! risk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,21 +12,21 @@ use spur_chance::Chance;
 
 use crate::record::{Action, Record, TraceError};
 
-/// What a disk writes as a whole or not at all, in bytes.
+/// The unit that a disk writes as a whole or not at all, in bytes.
 const SECTOR: u64 = 512;
 
-/// What the power cut takes.
+/// The changes that a power cut takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
     /// Everything that was not synced.
     Unsynced,
-    /// Of what was not synced, some: sectors of content chosen by the seed, and names from some moment on. The disk
-    /// had begun to write them in an order of its own.
+    /// A part of the changes that were not synced: sectors of content chosen by the seed, and names from some
+    /// moment on. The disk had begun to write them in an order of its own.
     Some {
-        /// The same seed takes the same.
+        /// Equal seeds take the same part.
         seed: u64,
     },
-    /// Nothing: what the page cache holds after a process was killed.
+    /// No change: the image is the state that the page cache holds after a process was killed.
     Nothing,
 }
 
@@ -33,7 +34,7 @@ pub enum Loss {
 pub struct Disk {
     log: Arc<Vec<u8>>,
     files: Vec<File>,
-    /// Which of `files` an inode is now: the number of a deleted file may be used again.
+    /// The index in `files` of each inode: the number of a deleted file may be used again.
     inodes: BTreeMap<u64, usize>,
     names: Names,
     durable: Names,
@@ -88,7 +89,7 @@ impl Disk {
         }
     }
 
-    /// Takes account of one more record; all must come, in order.
+    /// Applies one more record; all must come, in order.
     ///
     /// # Errors
     /// [`TraceError::Unknown`] if it changes a file that no record created.
@@ -164,7 +165,7 @@ impl Disk {
         });
     }
 
-    /// The directory as it is found when the power is back.
+    /// The directory after the power is back.
     pub fn image(&self, loss: Loss) -> Image {
         let mut chance = Chance::new(match loss {
             Loss::Some { seed } => seed,
@@ -200,7 +201,7 @@ impl Disk {
 
     fn content(&self, file: &File, loss: Loss, chance: &mut Chance) -> Vec<u8> {
         let mut content = file.content.clone();
-        // How much of this file had reached the disk: little, half or nearly all.
+        // The part of this file that had reached the disk: little, half or nearly all.
         let odds = [1, 4, 7][chance.below(3) as usize];
         for (_, edit) in &file.pending {
             match (loss, edit) {
@@ -225,7 +226,7 @@ impl Disk {
 }
 
 impl Change {
-    /// Whether a sync of `directory` makes it durable.
+    /// True if a sync of `directory` makes the change durable.
     fn touches(&self, directory: &Path) -> bool {
         let within = |path: &Path| path.parent() == Some(directory);
         match self {
@@ -244,7 +245,7 @@ fn rename(names: &mut Names, change: &Change) {
             names.remove(path);
         }
         Change::Rename { from, to } => {
-            // A directory takes along all that is in it.
+            // A directory takes its whole content along.
             let moved: Vec<PathBuf> = names.keys().filter(|name| name.starts_with(from)).cloned().collect();
             for name in moved {
                 let file = names.remove(&name).flatten();
@@ -283,12 +284,12 @@ fn sectors(offset: u64, content: &Range<usize>) -> impl Iterator<Item = Edit> {
     })
 }
 
-/// SQLite's index of its log is a shared mapping, which no file system keeps for anyone.
+/// True for SQLite's index of its log, a shared mapping, which no file system preserves.
 fn volatile(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path.ends_with("-shm"))
 }
 
-/// A directory with all that is in it; paths are relative to it.
+/// A directory with its content; paths are relative to it.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Image {
     /// Files and their content.
@@ -298,10 +299,10 @@ pub struct Image {
 }
 
 impl Image {
-    /// Makes the directory real at `path`, in the place of what is there.
+    /// Writes the directory to `path`, replacing the present content.
     ///
     /// # Errors
-    /// What the file system refuses.
+    /// The error of the file system.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         match fs::remove_dir_all(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -319,7 +320,7 @@ impl Image {
     /// Reads the directory at `path`.
     ///
     /// # Errors
-    /// What the file system refuses.
+    /// The error of the file system.
     pub fn read(path: &Path) -> io::Result<Self> {
         let mut image = Self::default();
         image.add(path, Path::new(""))?;
@@ -341,7 +342,7 @@ impl Image {
         Ok(())
     }
 
-    /// The first path at which two directories differ.
+    /// The first path at which two directories differ; `None` if they are equal.
     pub fn difference(&self, other: &Self) -> Option<PathBuf> {
         let directory = self.directories.symmetric_difference(&other.directories).next().cloned();
         let names = self.files.keys().chain(other.files.keys());

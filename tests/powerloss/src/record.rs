@@ -1,4 +1,4 @@
-//! The records, as the recorder writes them.
+//! The records in the recorder's format.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,19 +14,19 @@ const MAGIC: u32 = 0x4c50_5253;
 const HEADER: usize = 32;
 const MARK: u32 = 10;
 
-/// Why a log cannot be used.
+/// The reason that a log cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// It cannot be read.
+    /// The log cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
-    /// It holds something that the recorder does not write.
+    /// The log contains something that the recorder does not write.
     #[error("no record begins at byte {0} of the log")]
     Garbled(usize),
     /// A file was changed that was not created under the recorder.
@@ -34,10 +34,10 @@ pub enum TraceError {
     Unknown {
         /// Number of the record.
         record: usize,
-        /// The file.
+        /// The inode of the file.
         inode: u64,
     },
-    /// The real directory is not what the records say.
+    /// The real directory differs from the records.
     #[error("{} is not what the records say: it was changed in a way that the recorder does not see", path.display())]
     Blind {
         /// The file or directory that differs.
@@ -45,87 +45,88 @@ pub enum TraceError {
     },
 }
 
-/// One thing that a process did.
+/// One action of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// A file was created under a new name.
     Create {
-        /// Its inode.
+        /// The new inode.
         inode: u64,
-        /// Its name, relative to the root.
+        /// The name, relative to the root.
         path: PathBuf,
     },
     /// A directory was created.
     Directory {
-        /// Its name, relative to the root.
+        /// The name, relative to the root.
         path: PathBuf,
     },
     /// Content was written.
     Write {
-        /// The file.
+        /// The inode of the file.
         inode: u64,
-        /// First byte written.
+        /// The offset of the first byte written.
         offset: u64,
-        /// Where the content lies in the log.
+        /// The range of the content in the log.
         content: Range<usize>,
     },
-    /// A file was given a size.
+    /// A file was set to a size.
     Truncate {
-        /// The file.
+        /// The inode of the file.
         inode: u64,
-        /// Its new size.
+        /// The new size, in bytes.
         size: u64,
     },
     /// A sync began.
     SyncBegin {
-        /// The file or directory.
+        /// The inode of the file or directory.
         inode: u64,
-        /// Its name when it was synced.
+        /// The name at the time of the sync.
         path: PathBuf,
-        /// What ties it to its end.
+        /// The number that links it to its end.
         sync: u64,
     },
     /// A sync succeeded.
     SyncEnd {
-        /// What ties it to its beginning.
+        /// The number that links it to its beginning.
         sync: u64,
     },
     /// A file or directory got another name.
     Rename {
-        /// The old one.
+        /// The old name.
         from: PathBuf,
-        /// The new one.
+        /// The new name.
         to: PathBuf,
     },
     /// A name was removed.
     Remove {
-        /// The name.
+        /// The removed name.
         path: PathBuf,
     },
     /// A file got a second name.
     Link {
-        /// The first.
+        /// The first name.
         from: PathBuf,
-        /// The second.
+        /// The second name.
         to: PathBuf,
     },
-    /// Bytes are about to be sent to a pipe or socket, or were put in by [`Recorder::mark`](crate::Recorder::mark).
+    /// Bytes are about to be sent to a pipe or socket, or were put in by
+    /// [`Recorder::mark`](crate::Recorder::mark).
     Mark {
-        /// Where the bytes lie in the log; of a long message only the first few thousand.
+        /// The range of the bytes in the log; of a long message only the first few thousand.
         said: Range<usize>,
     },
 }
 
-/// An action in its place.
+/// An action with its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Its number, from 0.
+    /// The number of the record, from 0.
     pub number: usize,
-    /// What was done.
+    /// The action.
     pub action: Action,
 }
 
-/// All that was recorded.
+/// All records of a run.
 pub struct Trace {
     root: PathBuf,
     pub(crate) log: Arc<Vec<u8>>,
@@ -133,7 +134,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Reads the log of what happened under `root`.
+    /// Reads the log of the actions under `root`.
     ///
     /// # Errors
     /// [`TraceError::Read`] and [`TraceError::Garbled`].
@@ -155,7 +156,7 @@ impl Trace {
         &self.records
     }
 
-    /// What was sent to pipes and sockets: number of the record and bytes.
+    /// The bytes sent to pipes and sockets, with the number of the record.
     pub fn marks(&self) -> impl Iterator<Item = (usize, &[u8])> {
         self.records.iter().filter_map(|record| match &record.action {
             Action::Mark { said } => Some((record.number, &self.log[said.clone()])),
@@ -163,12 +164,12 @@ impl Trace {
         })
     }
 
-    /// An empty disk that these records can be applied to.
+    /// An empty disk to which these records can be applied.
     pub fn disk(&self) -> Disk {
         Disk::new(Arc::clone(&self.log))
     }
 
-    /// The directory after the first `records` records had the power gone then.
+    /// The directory if the power had failed after the first `records` records.
     ///
     /// # Errors
     /// [`TraceError::Unknown`].
@@ -180,8 +181,8 @@ impl Trace {
         Ok(disk.image(loss))
     }
 
-    /// Checks that the recorder has seen everything: rebuilt without any loss, the directory must be the real one.
-    /// To be called when the recorded processes have ended.
+    /// Checks that the recorder has seen everything: rebuilt without any loss, the directory must equal the
+    /// real one. The recorded processes must have ended before the call.
     ///
     /// # Errors
     /// [`TraceError::Blind`] with the first difference.
@@ -196,7 +197,7 @@ impl Trace {
     }
 }
 
-/// The action whose record begins at `at`, and where the next one begins.
+/// The action whose record begins at `at`, and the position of the next one.
 fn action(log: &[u8], at: usize, root: &Path) -> Option<(Action, usize)> {
     let header = log.get(at..at + HEADER)?;
     let word = |at: usize| header[at..at + 4].try_into().map(u32::from_le_bytes).ok();

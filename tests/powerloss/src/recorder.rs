@@ -1,4 +1,4 @@
-//! Starting a process under the recorder.
+//! Processes that start under the recorder.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -10,25 +10,25 @@ use crate::record::{Trace, TraceError, mark};
 /// The shared object that the build made.
 const PRELOAD: &str = concat!(env!("OUT_DIR"), "/recorder.so");
 
-/// How a call fails that changes something.
+/// The way in which a call fails that changes something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// With an input/output error, once.
+    /// An input/output error, once.
     Io,
-    /// For want of space, once.
+    /// A lack of space, once.
     Full,
-    /// With input/output errors from then on.
+    /// Input/output errors from then on.
     Broken,
-    /// For want of space from then on.
+    /// A lack of space from then on.
     Filled,
-    /// A write does half of its work and says so; any other call is as usual.
+    /// A write does half of its work and reports that; any other call is as usual.
     Short,
     /// A write does half of its work and fails; any other call fails.
     Torn,
 }
 
 impl Failure {
-    /// All of them.
+    /// All ways to fail.
     pub const ALL: [Failure; 6] =
         [Failure::Io, Failure::Full, Failure::Broken, Failure::Filled, Failure::Short, Failure::Torn];
 
@@ -44,11 +44,12 @@ impl Failure {
     }
 }
 
-/// A command of which the call number `number` fails that changes something in `root`: a write, a new size, a sync, a new
-/// name. Each process that it starts with its environment counts its own.
+/// Returns a command whose call number `number` that changes something in `root` fails. Such a call is a
+/// write, a new size, a sync or a new name. Each process that it starts with its environment counts its own
+/// calls.
 ///
 /// # Errors
-/// If the directory is not there.
+/// If the directory does not exist.
 pub fn failing(
     program: impl AsRef<std::ffi::OsStr>,
     root: &Path,
@@ -61,17 +62,18 @@ pub fn failing(
     Ok(command)
 }
 
-/// Records what processes do to one directory.
+/// Records the actions of processes in one directory.
 pub struct Recorder {
     root: PathBuf,
     log: PathBuf,
 }
 
 impl Recorder {
-    /// Records what happens in `root`, which must be empty, into the file `log` outside it, which is begun anew.
+    /// Records the actions in `root`, which must be empty, into the file `log` outside it, which is begun
+    /// anew.
     ///
     /// # Errors
-    /// If the directory is not empty or not there, or the log cannot be written.
+    /// If the directory is not empty or does not exist, or the log cannot be written.
     pub fn new(root: &Path, log: &Path) -> io::Result<Self> {
         let root = root.canonicalize()?;
         if fs::read_dir(&root)?.next().is_some() {
@@ -92,7 +94,8 @@ impl Recorder {
         command
     }
 
-    /// Puts bytes into the records from outside, in their place among all others: what a client has just read.
+    /// Puts bytes into the records from outside, in their position among all others: bytes that a client has
+    /// just read.
     ///
     /// # Errors
     /// If the log cannot be written.

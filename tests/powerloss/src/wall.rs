@@ -1,4 +1,4 @@
-//! Another time on the wall, for one process and what it starts.
+//! A changed wall-clock time for one process and its children.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,14 +9,14 @@ use std::process::Command;
 /// The shared object that the build made.
 const PRELOAD: &str = concat!(env!("OUT_DIR"), "/wall.so");
 
-/// A clock on the wall that somebody sets.
+/// A wall clock that can be set.
 #[derive(Clone, Debug)]
 pub struct Wall {
     file: PathBuf,
 }
 
 impl Wall {
-    /// A clock that is so many seconds ahead; it keeps them in this file.
+    /// Makes a clock that is `ahead` seconds ahead; it keeps them in this file.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -26,7 +26,7 @@ impl Wall {
         Ok(wall)
     }
 
-    /// Sets it, for the processes that look at it already, too.
+    /// Sets the clock, also for the processes that already use it.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -36,7 +36,7 @@ impl Wall {
         fs::rename(new, &self.file)
     }
 
-    /// A command that looks at it, whatever its environment is made to be.
+    /// A command that uses this clock, whatever environment it is given.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("env");
         command.arg(format!("LD_PRELOAD={PRELOAD}")).arg(format!("SPUR_WALL={}", self.file.display()));

@@ -1,11 +1,11 @@
-//! Ordinary programs under the recorder: what each cut leaves of their files.
+//! Ordinary programs under the recorder, and the files that each cut leaves.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use spur_powerloss::{Image, Loss, Recorder, Trace, TraceError};
 
-/// Runs a shell script in an empty directory and returns what was recorded.
+/// Runs a shell script in an empty directory and returns its records.
 fn record(name: &str, script: &str) -> Trace {
     let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&place);
@@ -18,7 +18,7 @@ fn record(name: &str, script: &str) -> Trace {
     recorder.trace().expect("the records can be read")
 }
 
-/// The files after the record at which the script said `mark`, as `name=content` words.
+/// The files after the record at which the script wrote `mark`, as `name=content` words.
 fn at(trace: &Trace, mark: &str, loss: Loss) -> String {
     let said = |bytes: &[u8]| bytes.trim_ascii_end() == mark.as_bytes();
     let (number, _) = trace.marks().find(|(_, bytes)| said(bytes)).expect("the mark was made");

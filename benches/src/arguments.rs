@@ -6,45 +6,46 @@ use clap::{Parser, ValueEnum};
 
 use crate::beside::What;
 
-/// Makes load for a running controller and says how it went.
+/// Makes load for a running controller and prints how it went.
 ///
-/// The controller is $SPUR_CONTROLLER, or 127.0.0.1:6817. Every job has its own script of 1 KB and environment of 4 KB.
+/// The controller is $SPUR_CONTROLLER, or 127.0.0.1:6817. Every job has its own script of 1 KB and
+/// environment of 4 KB.
 #[derive(Parser)]
 pub(crate) struct Arguments {
-    /// What to do.
+    /// The work to do.
     pub(crate) verb: Verb,
-    /// How many submit at once.
+    /// Number of clients that submit at once.
     #[arg(long, default_value = "1", value_parser = positive)]
     pub(crate) clients: usize,
-    /// How many jobs, of all clients together.
+    /// Number of jobs, of all clients together.
     #[arg(long, default_value = "1000")]
     pub(crate) jobs: usize,
-    /// Jobs are held.
+    /// Hold the jobs.
     #[arg(long)]
     pub(crate) hold: bool,
     /// The cluster's key.
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
-    /// Which nodes there are.
+    /// The names of the nodes.
     #[arg(long, default_value = "n[0-15]")]
     pub(crate) names: String,
-    /// Nodes of each job.
+    /// Number of nodes of each job.
     #[arg(long, default_value = "1")]
     pub(crate) nodes: u32,
-    /// How many submissions of a stream wait for their answers.
+    /// Number of submissions of a stream that wait for their answers.
     #[arg(long, default_value = "256", value_parser = positive)]
     pub(crate) window: usize,
-    /// One job in so many may start at once, for half of the time, the others are held; 0 for none.
+    /// One job in N may start at once, for half of the time, the others are held; 0 for none.
     #[arg(long, value_name = "N", default_value = "0")]
     pub(crate) free: usize,
     /// Nodes never end what they run.
     #[arg(long)]
     pub(crate) keep: bool,
-    /// Nodes that lose the controller come back, and say how long it took.
+    /// Nodes that lose the controller come back, and print how long it took.
     #[arg(long)]
     pub(crate) again: bool,
-    /// Tell the calls apart that were answered while a snapshot was written (snapshot:DIRECTORY), or the planner worked
-    /// (plan:PID).
+    /// Report separately the calls that were answered while a snapshot was written (snapshot:DIRECTORY), or
+    /// the planner worked (plan:PID).
     #[arg(long, value_name = "WHAT")]
     pub(crate) beside: Option<What>,
 }
@@ -53,13 +54,13 @@ pub(crate) struct Arguments {
 pub(crate) enum Verb {
     /// One job a call; each client waits for its answer.
     Submit,
-    /// The same over streams of submissions.
+    /// Submissions over streams.
     Stream,
     /// Nodes that end every job at once, or never, until killed.
     Nodes,
     /// The heaviest requests of one user, one kind after another, and what they cost another user.
     Heaviest,
-    /// Waits until so many jobs have left the queue.
+    /// Waits until this many jobs have left the queue.
     Ended,
 }
 

@@ -1,5 +1,5 @@
-//! Whether something goes on in the controller that might hold up answers: a snapshot being written, a plan being made.
-//! It is watched from outside while the load runs, so that the same load with and without it is compared in one run.
+//! Work in the controller that might delay answers: a snapshot being written, a plan being made. It is
+//! watched from outside while the load runs, so that one run compares the same load with and without it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,14 +9,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-/// How often it is looked.
+/// The interval between two checks.
 const LOOK: Duration = Duration::from_millis(5);
-/// Times that lie closer together than this are one.
+/// Periods of work that are closer together than this count as one.
 const GAP: Duration = Duration::from_millis(50);
-/// What a thread of the controller must have worked between two looks to be at it, nanoseconds.
+/// The time that a thread of the controller must have worked between two checks to count as busy, in
+/// nanoseconds.
 const AT_IT: u64 = 1_000_000;
 
-/// What is watched.
+/// The kind of work to watch.
 #[derive(Clone)]
 pub(crate) enum What {
     /// Snapshots appearing in this directory.
@@ -25,13 +26,13 @@ pub(crate) enum What {
     Plan(u32),
 }
 
-/// Watches until it is asked.
+/// A thread that watches until [`Watch::end`].
 pub(crate) struct Watch {
     over: Arc<AtomicBool>,
     thread: JoinHandle<Vec<(Instant, Instant)>>,
 }
 
-/// When it went on.
+/// The periods of the watched work.
 pub(crate) struct Times(Vec<(Instant, Instant)>);
 
 impl std::str::FromStr for What {
@@ -84,7 +85,7 @@ impl Watch {
         Ok(Self { over, thread })
     }
 
-    /// When it went on since then.
+    /// Ends the watch and returns the periods of work since its beginning.
     pub(crate) fn end(self) -> anyhow::Result<Times> {
         self.over.store(true, Ordering::Relaxed);
         self.thread.join().map(Times).map_err(|_| anyhow::anyhow!("the watching thread has panicked"))
@@ -92,12 +93,12 @@ impl Watch {
 }
 
 impl Times {
-    /// Whether any of it lies between these two.
+    /// True if any of the work lies between two times.
     pub(crate) fn touch(&self, begun: Instant, ended: Instant) -> bool {
         self.0.iter().any(|(from, to)| begun < *to && *from < ended)
     }
 
-    /// How long it went on in all, and in how many pieces.
+    /// The total duration of the work, and the number of its periods.
     pub(crate) fn sum(&self) -> (Duration, usize) {
         (self.0.iter().map(|(from, to)| to.duration_since(*from)).sum(), self.0.len())
     }
@@ -108,7 +109,7 @@ fn snapshot_in(directory: &Path) -> bool {
     files.flatten().any(|file| file.file_name().to_string_lossy().ends_with(".part"))
 }
 
-/// Where the kernel says how long a thread has worked.
+/// The file in which the kernel reports the time that a thread has worked.
 fn thread_times(pid: u32, name: &str) -> anyhow::Result<PathBuf> {
     for task in std::fs::read_dir(format!("/proc/{pid}/task")).context("--beside plan:PID")? {
         let task = task?.path();
@@ -119,7 +120,7 @@ fn thread_times(pid: u32, name: &str) -> anyhow::Result<PathBuf> {
     bail!("process {pid} has no thread `{name}`: is it the controller?")
 }
 
-/// Nanoseconds; 0 once the thread is gone.
+/// The worked time in nanoseconds; 0 after the thread has ended.
 fn time_worked(times: &Path) -> u64 {
     let text = std::fs::read_to_string(times).unwrap_or_default();
     text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0)

@@ -1,5 +1,6 @@
-//! The cost of one user's heaviest requests to other users. For each method: the largest piece of work of the owner and of
-//! lists, and the time of another user's list of one job and submission, as ratios to an idle controller.
+//! The cost of one user's heaviest requests to other users. For each method it measures the largest piece of
+//! work of the owner and of lists. It also measures another user's list of one job and submission, as ratios
+//! to an idle controller.
 
 use std::time::{Duration, Instant};
 
@@ -15,13 +16,13 @@ use tonic::transport::Channel;
 use crate::requests::{self, Raw, Read};
 use crate::target::Target;
 
-/// The user who asks much.
+/// The user who sends heavy requests.
 const HEAVY: u32 = 41_000;
-/// The user who asks little.
+/// The user who sends light requests.
 const OTHER: u32 = 41_001;
-/// Requests of one kind that are under way at a time: the number of lists that one user may have.
+/// Number of concurrent requests of one kind: the number of lists that one user may have.
 const AT_ONCE: usize = 8;
-/// Requests of the other user beside each kind of heavy request.
+/// Number of requests of the other user beside each kind of heavy request.
 const PROBES: usize = 100;
 
 type Client = ControllerClient<InterceptedService<Channel, spur_proto::client::Introduction>>;
@@ -89,7 +90,7 @@ async fn client(target: &Target, uid: u32) -> anyhow::Result<Client> {
     Ok(ControllerClient::new(target.channel_as(uid).await?))
 }
 
-/// Submits the jobs of the cluster, unless they are there.
+/// Submits the jobs of the cluster, unless they exist.
 async fn fill(heavy: &mut Client) -> anyhow::Result<()> {
     let users = vec![format!("u{HEAVY}")];
     let filter = Some(v1::JobFilter { users, ..v1::JobFilter::default() });
@@ -144,7 +145,7 @@ async fn probe(other: &mut Client, own: u32) -> anyhow::Result<Probes> {
         let begun = Instant::now();
         submit(other).await?;
         probes.submissions.push(begun.elapsed());
-        // No faster than a user may list.
+        // A user may not list faster.
         tokio::time::sleep(Duration::from_millis(15)).await;
     }
     probes.lists.sort();

@@ -1,19 +1,19 @@
-//! Jobs unlike any other: each has its own script of 1 KB and environment of 4 KB.
+//! Jobs that all differ: each has its own script of 1 KB and environment of 4 KB.
 
 use spur_chance::scatter;
 use spur_proto::v1::{Batch, JobSpec, SubmitRequest};
 
 const SCRIPT: usize = 1024;
 const ENVIRONMENT: usize = 4096;
-/// Hexadecimal digits in each line that are the job's own.
+/// Number of hexadecimal digits in each line that are the job's own.
 const DIGITS: usize = 16;
 
-/// Makes the jobs of one client. Making them must cost little: it happens beside what is measured.
+/// The source of one client's jobs. Making them must cost little: it happens beside the measured work.
 pub(crate) struct Jobs {
     script: Text,
     environment: Text,
     nodes: String,
-    /// The next job's number, unlike that of any other client's.
+    /// The next job's number, different from those of other clients.
     next: u64,
 }
 
@@ -24,7 +24,7 @@ struct Text {
 }
 
 impl Jobs {
-    /// Those of a client.
+    /// The jobs of a client.
     pub(crate) fn of(client: usize, nodes: u32) -> Self {
         let mut script = Text::beginning("#!/bin/sh\ntrue\n");
         while script.bytes.len() < SCRIPT {
@@ -38,7 +38,7 @@ impl Jobs {
         Self { script, environment, nodes: nodes.to_string(), next: (client as u64) << 32 }
     }
 
-    /// The next one.
+    /// The next job.
     pub(crate) fn next(&mut self, hold: bool) -> SubmitRequest {
         self.next += 1;
         let batch = Batch {

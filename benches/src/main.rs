@@ -1,4 +1,4 @@
-//! `spur-load`: makes load for a running controller and says how it went. `benches/run` puts it to use.
+//! `spur-load`: makes load for a running controller and prints how it went. `benches/run` uses it.
 
 mod arguments;
 mod beside;

@@ -1,4 +1,4 @@
-//! Nodes that run nothing: every batch script ends well as soon as it is ordered, or never.
+//! Simulated nodes that run nothing: every batch script ends with success as soon as it is ordered, or never.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use tonic::transport::Channel;
 use crate::arguments::Arguments;
 use crate::target::Target;
 
-/// CPUs each of them says it has.
+/// Number of CPUs that each node reports.
 const CPUS: u32 = 64;
 
 /// The first pause before a node tries again to reach the controller, and the longest: those of `spurd`.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
 
-/// What becomes of a node.
+/// An event in the life of a node.
 enum News {
     Welcomed,
-    /// It was welcome, and its stream is over.
+    /// The stream of a registered node is over.
     Lost,
     Failed(anyhow::Error),
 }
 
-/// Runs all nodes until the process is killed or a connection breaks; with `--again` they come back, and it is said how long
-/// it took until the last was welcome since the first was lost.
+/// Runs all nodes until the process is killed or a connection breaks. With `--again` they come back, and the
+/// time from the first loss to the last registration is printed.
 pub(crate) async fn run(target: Target, arguments: &Arguments) -> anyhow::Result<()> {
     let target = Arc::new(target);
     let names: HostList = arguments.names.parse()?;
@@ -127,7 +127,7 @@ async fn attend(
             Some(order::Order::Launch(_)) if keep => {}
             Some(order::Order::Launch(launch)) => {
                 ended.extend(launch.attempt.map(|attempt| attempt.job_id));
-                // As a node does that has no epilog to run.
+                // A node without an epilog reports in this way.
                 let done = launch.alone;
                 let exit = Said::BatchEnded(BatchEnded { done, ..BatchEnded::default() });
                 report(&sender, &mut next, launch.attempt, exit)?;
@@ -135,7 +135,7 @@ async fn attend(
                     report(&sender, &mut next, launch.attempt, Said::NodeDone(NodeDone::default()))?;
                 }
             }
-            // What was launched here has said so already.
+            // A launched attempt has reported its end already.
             Some(order::Order::Terminate(terminate))
                 if !terminate.attempt.is_some_and(|attempt| ended.contains(&attempt.job_id)) =>
             {
@@ -159,7 +159,7 @@ fn message(message: node_message::Message) -> NodeMessage {
     NodeMessage { message: Some(message) }
 }
 
-/// Reports something of an attempt.
+/// Sends a report about an attempt.
 fn report(
     sender: &UnboundedSender<NodeMessage>,
     next: &mut u64,

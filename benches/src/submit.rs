@@ -1,4 +1,4 @@
-//! Clients that submit as fast as they are answered.
+//! Clients that submit as fast as they get answers.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,13 @@ use crate::beside::Watch;
 use crate::jobs::Jobs;
 use crate::target::Target;
 
-/// How long jobs that may start are among the others, and then not, with `--free`.
+/// The time for which jobs that may start are among the others, and then not, with `--free`.
 const SPELL: Duration = Duration::from_secs(2);
 
-/// A call: when it began and when it was answered.
+/// A call: the times at which it began and was answered.
 type Call = (Instant, Instant);
 
-/// One job a call: each client waits for its answer before it asks again.
+/// Submits one job a call: each client waits for its answer before it asks again.
 pub(crate) async fn calls(target: &Target, arguments: &Arguments) -> anyhow::Result<()> {
     let each = arguments.jobs / arguments.clients;
     let watch = arguments.beside.as_ref().map(Watch::begin).transpose()?;
@@ -63,7 +63,7 @@ pub(crate) async fn calls(target: &Target, arguments: &Arguments) -> anyhow::Res
     Ok(())
 }
 
-/// Streams of submissions with up to a window of jobs unanswered on each.
+/// Submits over streams, with up to a window of jobs unanswered on each.
 pub(crate) async fn streams(target: &Target, arguments: &Arguments) -> anyhow::Result<()> {
     let each = arguments.jobs / arguments.clients;
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! The controller that is put under load, and who we are to it.
+//! The controller under load, and the identity used towards it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,13 +14,13 @@ use tonic::transport::Channel;
 
 use crate::arguments::Arguments;
 
-/// How long our tokens are good for, seconds.
+/// The lifetime of tokens, in seconds.
 const LIFE: i64 = 3600;
 
 /// The name of the cluster.
 const CLUSTER: &str = "bench";
 
-/// A controller and a way to be believed by it.
+/// A controller and the keys to authenticate to it.
 pub(crate) struct Target {
     address: HostPort,
     keys: Option<ClusterKeys>,
@@ -33,7 +33,7 @@ impl Target {
         Ok(Self { address: address.parse().with_context(|| address.clone())?, keys })
     }
 
-    /// A connection of its own; `node` for a node's.
+    /// A separate connection; `node` is the name of a node, or empty for a user.
     pub(crate) async fn connect(&self, node: &str) -> anyhow::Result<Channel> {
         let dialer = match &self.keys {
             None => Dialer::believing(),
@@ -45,7 +45,7 @@ impl Target {
         Ok(dialer.connect(&self.address).await?)
     }
 
-    /// A connection of its own over which a user asks, whose name is the letter `u` and the number.
+    /// A separate connection for a user, whose name is the letter `u` and the number.
     pub(crate) async fn channel_as(
         &self,
         uid: u32,
@@ -55,7 +55,7 @@ impl Target {
         Ok(InterceptedService::new(self.connect("").await?, self.introduction_of(claims)?))
     }
 
-    /// What every call carries; `node` for a node's.
+    /// The credentials of every call; `node` is the name of a node, or empty for a user.
     pub(crate) fn introduction(&self, node: &str) -> anyhow::Result<Introduction> {
         self.introduction_of(TokenClaims {
             uid: rustix::process::getuid().as_raw(),

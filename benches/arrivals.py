@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What one job costs that arrives on a large cluster, starts at once and ends, seen from outside the process.
+"""The cost of one job on a large cluster, from its submission to its end, measured from outside.
 
-Runs `spur sim` on a tree of so many whole nodes, in leaves of 32 under spines of 32 leaves, with few jobs and with many that
-arrive one after another and run for some minutes on a sixth of the nodes in all, and divides the difference of the processor
-time that the system counted for the process by that of the jobs. Everything is in it: the option parser, the request being
-judged, the placement with the domains that lost, the start, the end.
+Runs `spur sim` on a tree of whole nodes, in leaves of 32 under spines of 32 leaves: once with few jobs and
+once with many. The jobs start at once, arrive one after another and run for some minutes on a sixth of the
+nodes in all. The cost of a job is the difference of the two processor times that the system counted for the
+process, divided by the difference of the numbers of jobs. It includes everything: the option parser, the
+check of the request, the placement with the domains that lost, the start, the end.
 
 usage: arrivals.py [--spur PATH] [--nodes N] [--jobs N] [--rounds N]
 """
@@ -24,7 +25,7 @@ FEW = 200
 
 
 def config(nodes):
-    """A cluster as TOML."""
+    """The cluster as TOML."""
     leaves = nodes // LEAF
     spines = -(-leaves // SPINE)
     lines = ['cluster_name = "large"', "[[nodes]]", f'names = "n[000000-{leaves * LEAF - 1:06}]"', "cpus = 8",
@@ -43,7 +44,7 @@ def config(nodes):
 
 
 def workload(jobs, nodes, options):
-    """One job a line, one a second on 100,000 nodes."""
+    """The jobs, one a line; on 100,000 nodes one arrives each second."""
     chance = random.Random(1)
     apart = max(1, 100_000 // nodes)
     for job in range(jobs):

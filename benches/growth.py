@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Draws how the time of a deep pass grows with jobs, nodes and layers of the fabric.
+"""Draws the growth of a deep pass's time with jobs, nodes and layers of the fabric.
 
-Reads what `cargo bench -p spur-core --bench growth` prints, from standard input, and writes an SVG picture: one panel
-for each of the three, a line for each kind of job, both scales logarithmic. A dashed line shows what grows in
-proportion.
+Reads the output of `cargo bench -p spur-core --bench growth` from standard input and writes an SVG picture.
+It has one panel for each of the three and a line for each kind of job; both scales are logarithmic. A dashed
+line shows growth in proportion.
 
 usage: cargo bench -p spur-core --bench growth | growth.py > docs/growth.svg
 """
@@ -12,9 +12,9 @@ import math
 import re
 import sys
 
-# `jobs: whole   10000   1000   3   55.1 ms …`
+# A line of the output: `jobs: whole   10000   1000   3   55.1 ms …`
 ROW = re.compile(r"(jobs|nodes|layers): (\w+) +(\d+) +(\d+) +(\d+) +([\d.]+) ms")
-# The panel, the column that varies, and what stays as it is.
+# The panel, the column that varies, and the title with the fixed values.
 PANELS = [("jobs", 1, "waiting jobs, on 10,000 nodes"), ("nodes", 0, "nodes, with 5,000 jobs"),
           ("layers", 2, "layers, 5,000 jobs on 10,000 nodes")]
 COLOURS = {"whole": "#1b6ca8", "shared": "#c8553d", "tasks": "#588157"}
@@ -22,7 +22,7 @@ WIDTH, HEIGHT, LEFT, TOP, BOTTOM, GAP = 300, 260, 60, 34, 46, 46
 
 
 def read(lines):
-    """Points (x, ms) by panel and kind."""
+    """The points (x, ms) by panel and kind."""
     points = {name: {} for name, _, _ in PANELS}
     for line in lines:
         found = ROW.match(line)
@@ -34,7 +34,7 @@ def read(lines):
 
 
 def ticks(low, high):
-    """1, 2 and 5 times powers of ten between two numbers."""
+    """The numbers between `low` and `high` that are 1, 2 or 5 times a power of ten."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     return [m * 10**p for p in powers for m in (1, 2, 5) if low <= m * 10**p <= high]
 
@@ -66,14 +66,14 @@ def panel(at, name, title, lines, low, high):
         for x, y in points:
             out.append(f'<circle cx="{across(x):.1f}" cy="{up(y):.1f}" r="3" fill="{COLOURS[kind]}">'
                        f'<title>{kind}, {x:,}: {y:g} ms</title></circle>')
-    # Names stand above the lines' first points, the highest first, none over another.
+    # Names are above the lines' first points, the highest first; none covers another.
     above = 0
     for kind, points in sorted(lines.items(), key=lambda line: -line[1][0][1]):
         x, y = points[0]
         above = max(above + 15, up(y) - 14) if above else up(y) - 28
         out.append(f'<text x="{across(x) + 8:.1f}" y="{above:.1f}" class="name" style="fill:{COLOURS[kind]}">{kind}</text>')
     if name != "layers":
-        # From the lower left corner, as far as the panel goes.
+        # The dashed line begins in the lower left corner and ends at the border of the panel.
         end = min(last, first * high / low)
         out.append(f'<line x1="{across(first):.1f}" y1="{up(low):.1f}" x2="{across(end):.1f}" '
                    f'y2="{up(low * end / first):.1f}" class="even"/>')

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Workloads that ask the planner odd questions, on 10,000 nodes: what they cost, and how many answers are not known to be best.
+"""Workloads of unusual requests on 10,000 nodes: their cost, and the number of answers not known to be best.
 
-A tree of leaves of 20 nodes under spines of 20 leaves. For each workload: processor seconds of `spur sim`, the starts, those of
-them whose search was cut at its budget, and a digest of all starts and ends. With several --spur the programs run one
-after another on each workload, so that what one of them decides and costs stands beside what the others do.
+The cluster is a tree of leaves of 20 nodes under spines of 20 leaves. For each workload the script prints the
+processor seconds of `spur sim`, the starts, those of them whose search was cut at its budget, and a digest of
+all starts and ends. With several --spur the programs run one after another on each workload, so that their
+decisions and costs can be compared.
 
 lublin       whole nodes by the model of Lublin and Feitelson, EASY
 weights      -N 2 to 64 on whole nodes of several weights
-named        the same on nodes of one weight, half of the jobs with -w
-distributed  the same, a third of them with --placement=distributed
+named        -N 2 to 64 on whole nodes of one weight, half of the jobs with -w
+distributed  -N 2 to 64 on whole nodes of one weight, a third of the jobs with --placement=distributed
 tasks        -n, and -N with -n, on nodes of several weights that jobs share
 counts       whole nodes, half of the jobs with counted features
 
@@ -28,7 +29,7 @@ NODES, LEAF, SPINE = 10_000, 20, 20
 LEAVES = NODES // LEAF
 CUT = "the search was cut at its budget"
 KINDS = random.Random(2).choices(range(3), weights=[4, 4, 2], k=NODES)
-# Jobs of each workload, chosen so that none takes minutes.
+# Number of jobs of each workload, chosen so that none takes minutes.
 JOBS = {"lublin": 2_000, "weights": 6_000, "named": 1_500, "distributed": 6_000, "tasks": 3_000, "counts": 1_500}
 
 
@@ -56,12 +57,12 @@ def config(weighted, shared):
 
 
 def kind_of(node):
-    """The weight and the feature of a node: as if machines of three purchases had been mixed."""
+    """The kind of a node, which decides its weight and feature, as in a mix of three purchases."""
     return KINDS[node]
 
 
 def argv(name, chance):
-    """What a job of a workload asks for."""
+    """The options of a job of a workload."""
     size = chance.choice([2, 3, 5, 8, 13, 16, 24, 30, 48, 64])
     if name == "tasks":
         tasks = chance.choice([20, 50, 77, 100, 200, 333])
@@ -79,7 +80,7 @@ def argv(name, chance):
 
 
 def workload(name):
-    """One job a line; they arrive fast enough for a queue."""
+    """The jobs, one a line; they arrive fast enough for a queue."""
     chance = random.Random(1)
     at = 0
     for job in range(JOBS[name]):
@@ -89,7 +90,7 @@ def workload(name):
 
 
 def decided(path):
-    """How many starts there were, how many of a search that was cut, and a digest of starts and ends."""
+    """The number of starts, of those whose search was cut, and a digest of starts and ends."""
     starts, cut, digest = 0, 0, hashlib.sha256()
     with open(path) as events:
         for line in events:

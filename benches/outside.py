@@ -6,7 +6,7 @@ import sys
 
 
 def processor(command):
-    """Seconds of processor time of one run."""
+    """The processor time of one run, in seconds."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)

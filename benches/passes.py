@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What one deep pass costs, seen from outside the process.
+"""The cost of one deep pass, measured from outside the process.
 
-Runs the bench `growth` with so many passes and with none, and divides the difference of the processor time that the system
-counted for the process: building the cluster is in both.
+Runs the bench `growth` with N passes and with none. The cost is the difference of the processor times that
+the system counted for the process, divided by N: both runs build the cluster.
 
 usage: passes.py [--passes N] [--rounds N] [ROW…]    rows of `growth` by a part of their name; without any, those with an aim
 """
@@ -19,7 +19,7 @@ ROWS = ["aim: whole", "aim: shared", "aim: easy-1000 whole", "aim: easy-1000 sha
 
 
 def build():
-    """The executable of the bench."""
+    """The path of the bench's executable."""
     command = ["cargo", "bench", "-q", "-p", "spur-core", "--no-run", "--message-format=json", "--bench", "growth"]
     for line in subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines():
         message = json.loads(line)

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Compares `spur sim` with published simulations of EASY backfilling, job for job.
 
-The traces and waiting times are those of Gaussier, Glesser, Reis, Trystram, "Improving Backfilling by using Machine
-Learning to Predict Running Times" (SC'15). They are not part of this repository: SPUR_DATA names a directory that has
-traces/NAME-sc15.swf.gz and expected/NAME-sc15.waits.tsv.gz. Without it this says so and ends.
+The traces and waiting times are those of Gaussier, Glesser, Reis, Trystram, "Improving Backfilling by using
+Machine Learning to Predict Running Times" (SC'15). They are not part of this repository: SPUR_DATA names a
+directory that has traces/NAME-sc15.swf.gz and expected/NAME-sc15.waits.tsv.gz. Without it the script reports
+that and ends.
 
 usage: published-waits.py [--spur PATH] [--only NAME] [--published-only]
 """
@@ -33,7 +34,7 @@ CASES = [
 
 
 def published(path):
-    """Waits by scheduler, each by job number."""
+    """The waits by scheduler, each by job number."""
     with gzip.open(path, "rt") as lines:
         names = next(lines).lstrip("#").split()
         waits = {name: {} for name in names[1:]}
@@ -45,7 +46,7 @@ def published(path):
 
 
 def simulate(spur, trace, procs, options):
-    """The summary, and the wait of each job."""
+    """The summary and the wait of each job."""
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as events:
         command = [spur, "sim", "--procs", str(procs), "--swf", trace, "--pass", "event", "--json",
                    "--events", events.name, *options]

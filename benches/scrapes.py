@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Size and cost of each page of metrics: scrapes.py PID ADDRESS [SCRAPES].
 
-Prints the bytes of each page, and the middle and the largest of the processor time that all threads of the controller
-used during a scrape. What the controller does meanwhile for others counts as well.
+Prints the bytes of each page, and the median and the largest processor time that all threads of the
+controller used during a scrape. The controller's work for other clients during a scrape counts as well.
 """
 import http.client
 import os
@@ -14,7 +14,7 @@ LIMITS = {"/metrics": (100_000, 20), "/metrics/domains": (1_000_000, 50)}
 
 
 def used(pid):
-    """Nanoseconds of processor time of all threads."""
+    """The processor time of all threads, in nanoseconds."""
     total = 0
     for task in os.listdir(f"/proc/{pid}/task"):
         try:

@@ -1,16 +1,17 @@
-# Two clusters that are alike, on this host alone: Slurm's daemons and Spur's, each with a private directory under $WORK
-# and ports of its own on the loopback interface. Sourced by `run`, and by `benches/beside-slurm` with more nodes.
+# Two equal clusters, on this host alone: Slurm's daemons and Spur's, each with a private directory under
+# $WORK and ports of its own on the loopback interface. Sourced by `run`, and by `benches/beside-slurm` with
+# more nodes.
 
 slurm_port=${SLURM_PORT:-27801}
 spur_port=${SPUR_PORT:-27901}
 database_port=$((slurm_port + 1))
 accounts_port=$((slurm_port + 2))
 pids=()
-# How many nodes there are, how many of them are in the default partition, and what each has; how many jobs there may
-# be; how Spur knows who asks.
+# Number of nodes, number of those in the default partition, CPUs and memory in MiB of each, the largest
+# number of jobs, and Spur's authentication method.
 nodes=${nodes:-3} in_debug=${in_debug:-2} cpus=${cpus:-2} memory=${memory:-4000} max_jobs=${max_jobs:-10000} auth=${auth:-none}
 
-# Whatever was started is ended, by its number.
+# Ends every started process, by its id.
 end_all() {
   for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null; done
   local daemons=()

@@ -1,22 +1,24 @@
 /*
- * The recorder: preloaded into a process, it writes down what the process does to the files under one directory.
+ * The recorder: preloaded into a process, it records the actions of the process on the files under one
+ * directory.
  *
  * SPUR_POWERLOSS_ROOT  the directory, absolute and without symbolic links
- * SPUR_POWERLOSS_LOG   where the records go; must lie outside the directory
+ * SPUR_POWERLOSS_LOG   the file of the records; must be outside the directory
  *
- * Records of all threads and processes are in one order, which errs on the strict side:
+ * Records of all threads and processes are in one order, which may only be stricter than the real one:
  *   - a write, a new size or a new name is recorded after the call has returned;
- *   - a sync is recorded when it begins and when it has ended, and covers what was recorded before it began;
+ *   - a sync is recorded when it begins and when it has ended, and covers the records before its begin;
  *   - bytes to a pipe or socket are recorded before they are sent.
- * So whatever is recorded before such bytes had happened before anyone could have seen them.
+ * So every action recorded before such bytes had happened before any process could have seen them.
  *
  * SPUR_POWERLOSS_FAIL  "N KIND": the Nth call that changes something under the directory, counted in each process, fails:
- *                      `io` and `full` once, `broken` and `filled` from then on, `short` writes half and says so, `torn`
- *                      writes half and fails. Without a log nothing is recorded.
+ *                      `io` and `full` once, `broken` and `filled` from then on, `short` writes half and reports
+ *                      that, `torn` writes half and fails. Without a log nothing is recorded.
  * SPUR_POWERLOSS_FAIL_IN  the only program in which calls fail
  *
- * Calls that cannot be seen here (a raw system call, shared writable memory) are found out by comparing the disk
- * rebuilt from the records with the real one. Copies inside the kernel are refused: programs then read and write.
+ * Some changes are not recorded: those by a raw system call or in shared writable memory. A comparison of the
+ * disk rebuilt from the records with the real one finds them. Copies inside the kernel are refused: programs
+ * then read and write.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -35,14 +37,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Kept in step with record.rs. */
+/* The kinds are the same as in record.rs. */
 enum kind { CREATE = 1, DIRECTORY, WRITE, TRUNCATE, SYNC_BEGIN, SYNC_END, RENAME, REMOVE, LINK, MARK };
 
 struct header {
 	uint32_t magic;
 	uint32_t kind;
-	uint64_t inode;  /* of the file or directory; 0 where a path says it */
-	uint64_t number; /* offset, size, or what ties SYNC_END to SYNC_BEGIN */
+	uint64_t inode;  /* of the file or directory; 0 where a path identifies it */
+	uint64_t number; /* offset, size, or the number that links SYNC_END to SYNC_BEGIN */
 	uint64_t length; /* of the content or paths that follow */
 };
 
@@ -51,7 +53,7 @@ struct header {
 
 static _Atomic uint64_t next_sync = 1;
 
-/* The next definition of a function, which is the C library's. */
+/* Declares `real`, the C library's definition of a function. */
 #define REAL(name) \
 	static __typeof__(&name) real; \
 	if (!real) \
@@ -65,9 +67,9 @@ static void put(enum kind kind, uint64_t inode, uint64_t number, const void *con
 	int saved = errno;
 	struct header header = {MAGIC, kind, inode, number, length};
 	struct iovec parts[2] = {{&header, sizeof header}, {(void *)content, length}};
-	/* Opened each time: the process may close every descriptor it does not know. */
+	/* The log is opened each time: the process may close every descriptor it does not know. */
 	int fd = (int)syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-	/* One append is one record, whatever other threads and processes append. */
+	/* One append is one record, even if other threads and processes append. */
 	if (fd < 0 || syscall(SYS_writev, fd, parts, 2) != (long)(sizeof header + length))
 		abort();
 	syscall(SYS_close, fd);
@@ -81,7 +83,7 @@ static int under_root(const char *path)
 	return length && !strncmp(path, root, length) && (path[length] == '/' || !path[length]);
 }
 
-/* The path a descriptor was opened under, or nothing. */
+/* The path under which a descriptor was opened, or nothing. */
 static int path_of(int fd, char path[PATH_MAX])
 {
 	char name[64];
@@ -131,7 +133,7 @@ static uint64_t tracked(int fd, char path[PATH_MAX])
 
 static _Atomic long changes;
 
-/* The error with which a call is to fail that changes something, 0 for none; *half: half of a write is done first. */
+/* The error with which a changing call must fail, 0 for none. *half: half of a write is done first. */
 static int failure(int *half)
 {
 	const char *wanted = getenv("SPUR_POWERLOSS_FAIL"), *only = getenv("SPUR_POWERLOSS_FAIL_IN");
@@ -154,7 +156,7 @@ static int failure(int *half)
 	return strcmp(kind, "short") ? EIO : 0;
 }
 
-/* Fails a call that changes a file. */
+/* The error of a call that changes a file, 0 if it may go on. */
 static int refused(int fd)
 {
 	char path[PATH_MAX];
@@ -165,7 +167,7 @@ static int refused(int fd)
 	return error;
 }
 
-/* Fails a call that changes names. */
+/* The error of a call that changes names, 0 if it may go on. */
 static int refused_name(int dirfd, const char *path)
 {
 	char whole[PATH_MAX];
@@ -175,7 +177,7 @@ static int refused_name(int dirfd, const char *path)
 	return error;
 }
 
-/* The bytes that a write may have, which are fewer where it is to be short; a torn one fails after those. */
+/* The number of bytes that a write may have: fewer for a short write; a torn one fails after those. */
 static size_t allowed(int fd, size_t length, int *error)
 {
 	char path[PATH_MAX];
@@ -214,7 +216,7 @@ static void mark(int fd, const void *content, size_t length)
 	mark_parts(fd, &part, 1);
 }
 
-/* Records what a write at a known offset left behind. */
+/* Records the bytes written at a known offset. */
 static void wrote(int fd, const struct iovec *parts, int count, ssize_t written, off_t offset)
 {
 	char path[PATH_MAX];
@@ -229,7 +231,7 @@ static void wrote(int fd, const struct iovec *parts, int count, ssize_t written,
 	}
 }
 
-/* The same for a write that moved the position of the descriptor. */
+/* Records the bytes of a write that moved the position of the descriptor. */
 static void wrote_on(int fd, const struct iovec *parts, int count, ssize_t written)
 {
 	int saved = errno;
@@ -314,7 +316,7 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 	return real(fd, message, flags);
 }
 
-/* Whether an open is about to make a new name. */
+/* True if an open is about to make a new name. */
 static int creates(int dirfd, const char *path, int flags)
 {
 	int saved = errno;
@@ -396,7 +398,7 @@ CREAT(creat64)
 FTRUNCATE(ftruncate)
 FTRUNCATE(ftruncate64)
 
-/* Room made for a file counts as its size; what is in it is unknown until it is written, so zeros will do. */
+/* Space allocated for a file counts as its size. Its content is unknown until written, so zeros serve. */
 static void grown(int fd, int failed)
 {
 	char path[PATH_MAX];
@@ -460,7 +462,7 @@ static int paired(enum kind kind, int from_dir, const char *from, int to_dir, co
 	if (from_known && to_known)
 		put(kind, 0, 0, paths, length + strlen(paths + length));
 	else if (from_known != to_known)
-		abort(); /* A file that enters or leaves the directory is beyond this recorder. */
+		abort(); /* The recorder cannot handle a file that enters or leaves the directory. */
 	errno = saved;
 	return result;
 }

@@ -1,4 +1,4 @@
-/* Preloaded, it shows a process another time on the wall: the file that SPUR_WALL names holds the seconds that are added. */
+/* Preloaded into a process, this adds the seconds in the file SPUR_WALL to its wall-clock time. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

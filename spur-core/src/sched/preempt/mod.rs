@@ -1,5 +1,5 @@
-//! Preemption: for a job that does not fit, the cheapest set of running jobs of lower tiers, or of QOS that
-//! its own may preempt, whose leaving makes it fit.
+//! Preemption: the cheapest set of running jobs that make way so that another job fits. The victims have
+//! lower tiers, or QOS that the job's own may preempt.
 //!
 //! The search runs domain by domain: for every domain that could hold the job if others left, it finds the
 //! cheapest set of victims by `[preempt] cost`. Of these sets the cheapest is taken, and of equally cheap

@@ -1,7 +1,7 @@
 //! The use of nodes that is planned for later, and the times at which nodes are reserved: everything that may
 //! lie between a job that starts now and its end.
 //!
-//! The amount that a claim leaves of a node is kept up to date, as long as [`Ahead::recount`] is called for
+//! The amount that a claim leaves of a node is kept up to date. For this, callers use [`Ahead::recount`] for
 //! nodes whose held amount has changed, and [`Ahead::shrink`] for starts.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! The holes of all nodes on shelves by amount and length, so that a search for a large amount never meets
-//! small holes, nor a search for a long time short ones.
+//! The holes of all nodes on shelves by amount and length. A search for a large amount never meets small
+//! holes, nor a search for a long time short ones.
 //!
 //! A shelf is defined by the CPUs, memory and devices of its amounts, by whether the node is idle, and by the
 //! length of its holes, each in powers of two. A hole on a matching shelf may still be too small, but no hole

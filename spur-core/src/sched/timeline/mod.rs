@@ -3,7 +3,7 @@
 //! The future of a node is a list of *steps*: from a given time on, this amount is free. The *holes* of the
 //! node follow from its steps: every longest stretch of time over which some amount is free throughout. A job
 //! fits the node for a time if and only if one hole has the length and the amount. The holes of all nodes are
-//! on shelves by amount, sorted by start, so one sweep with a counter for each domain finds the earliest time
+//! on shelves by amount, sorted by start. So one sweep with a counter for each domain finds the earliest time
 //! at which some domain can hold a job; see [`sweep`].
 //!
 //! Where reservations of nodes decide what a node shows for a while, a screen covers its steps: holes follow

@@ -1,8 +1,8 @@
 //! Lower bounds on starts for the rest of a pass: a request that finds no start before some time finds none
 //! later.
 //!
-//! Amounts only shrink while a pass books. So the bound of a request also holds for every request of the same
-//! family that is no smaller and no shorter and needs no less of each node.
+//! Amounts only shrink while a pass books. So the bound of a request also holds for other requests of the
+//! same family. These must be no smaller and no shorter, and need no less of each node.
 
 use std::collections::BTreeMap;
 

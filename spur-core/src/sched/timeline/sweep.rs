@@ -1,10 +1,10 @@
 //! One forward sweep over the timeline: the earliest time at which some domain can hold a job.
 //!
 //! The sweep counts the holes that are open where it begins, then visits holes by start over all shelves that
-//! may hold enough. It keeps for every node the slots that last for the job's time from the current moment,
-//! and their sums for every domain of the layer that has to hold the job. When a domain has enough, the
-//! caller tries to place the job at that moment. If constraints that sums do not cover prevent the placement,
-//! the sweep goes on.
+//! may hold enough. For every node it keeps the slots that last for the job's time from the current moment.
+//! It also keeps their sums for every domain of the layer that has to hold the job. When a domain has enough,
+//! the caller tries to place the job at that moment. If constraints that sums do not cover prevent the
+//! placement, the sweep goes on.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,10 +1,9 @@
 //! Checks that the default budget loses nothing, on fabrics of the size of a site, where not every placement
 //! can be tried.
 //!
-//! Every answer is allowed by the definition. If the question with one constraint left out has an answer that
-//! keeps the constraint all the same, the whole question must have an answer, too, and one that ranks no
-//! worse by the first steps. An answer that is marked exact stays the same with a budget fifty times as
-//! large.
+//! Every answer is allowed by the definition. One check leaves out a constraint. If the answer still keeps
+//! this constraint, the whole question must have an answer, too. That answer ranks no worse by the first
+//! steps. An answer that is marked exact stays the same with a budget fifty times as large.
 
 use crate::sched::place::Slots;
 

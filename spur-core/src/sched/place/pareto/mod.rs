@@ -1,7 +1,7 @@
 //! The dynamic programme: the front of every domain from the fronts of its members, from the nodes upwards.
 //!
 //! Exact for every problem within the budget. Where node counts or counted sets must be exact beside an
-//! amount, fronts can grow with the product of the two, and the search keeps only as many ways as the budget
+//! amount, fronts can grow with the product of the two. The search then keeps only as many ways as the budget
 //! allows.
 
 mod balance;

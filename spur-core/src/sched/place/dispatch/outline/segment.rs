@@ -3,8 +3,8 @@
 //! Where a segment fits one base block, each base block holds a multiple of a segment, and the dynamic
 //! programme is exact. A larger segment is in one aggregate and may use only so many blocks of the layer
 //! below. Packing segments into blocks is hard in general, so branch and bound is used: the best placement
-//! without that rule is computed. If it does not divide into segments, the shares that it gives to an
-//! aggregate's blocks are forbidden (a no-good), and the next best is computed, within the budget.
+//! without that rule is computed. If it does not divide into segments, its shares for an aggregate's blocks
+//! are forbidden (a no-good). Then the next best is computed, within the budget.
 
 use std::collections::{BTreeMap, BTreeSet};
 

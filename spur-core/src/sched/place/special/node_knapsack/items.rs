@@ -416,8 +416,8 @@ impl<'s, 'a> Items<'s, 'a> {
         self.beside == Beside::Nothing && !self.is_mixed()
     }
 
-    /// Compares two domains of one layer by the score, where it decides before best fit, and by the slots in
-    /// them and in their ancestors, from the bottom up.
+    /// Compares two domains of one layer by the score, where it decides before best fit. Then their slots and
+    /// those of their ancestors decide, from the bottom up.
     pub(super) fn by_waste(&self, one: DomainId, other: DomainId) -> Ordering {
         let problem = self.problem;
         if !problem.is_scored(ScoreBefore::Fit) {

@@ -1,8 +1,8 @@
 //! The best nodes or leaves of one domain: the 0/1 knapsack on a tree, solved by a dynamic programme.
 //!
 //! This gives the result of the general search where a node or leaf is either used or not and everything that
-//! matters adds up: spans, nodes, slots of what is used. From the last item to the first, the programme keeps
-//! the least price for every amount still wanted and every part of the path from the holder that is already
+//! matters adds up: spans, nodes, slots of what is used. The programme runs from the last item to the first.
+//! It keeps the least price for every amount still wanted and every part of the path from the holder already
 //! in use. Of equally good choices it takes the one whose items come first.
 
 mod price;

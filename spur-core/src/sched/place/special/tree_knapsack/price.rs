@@ -155,9 +155,10 @@ impl<'a> PriceScale<'a> {
         costs
     }
 
-    /// Calls `see` for nodes of a domain in fabric order, or for one node of each leaf. The arguments are the
-    /// number of domains from below the holder to the node's leaf that are shared with the node before, and
-    /// the price of using the node by the number of these domains already in use, from none to all.
+    /// Calls `see` for nodes of a domain in fabric order, or for one node of each leaf. The first argument is
+    /// the number of domains, from below the holder to the node's leaf, that are shared with the node before.
+    /// The second is the price of using the node by the number of these domains already in use, from none to
+    /// all.
     pub(crate) fn along(
         &self,
         problem: &Problem<'_>,

@@ -5,11 +5,10 @@
 //! units as it has domains of that layer, and at most as many as it has domains of the next lower layer.
 //! Shares use the most domains if and only if they keep these bounds ([`share_bounds`]).
 //!
-//! The least sum of squares within bounds is one level for all members of a domain, cut at the bounds, with
-//! one unit more for some members at the level (the Karush-Kuhn-Tucker conditions). Those members get it that
-//! add least to the squares below, and of equal ones the first ([`levels`]). A domain with one unit more
-//! keeps its nodes and adds one, so giving remaining units to the first members also gives the first list of
-//! nodes.
+//! The least sum of squares within bounds is one level for all members of a domain, cut at the bounds. Some
+//! members at the level get one unit more (the Karush-Kuhn-Tucker conditions). Those members get it that add
+//! least to the squares below, and of equal ones the first ([`levels`]). A domain with one unit more keeps
+//! its nodes and adds one, so giving remaining units to the first members also gives the first list of nodes.
 //!
 //! Nodes in every choice, because they are required or lighter than the heaviest needed, are the initial
 //! share of each domain.

@@ -97,7 +97,7 @@ pub struct Preemption {
 pub struct Waiting {
     /// The job.
     pub job: JobId,
-    /// Its priority in this pass, as `squeue %Q` prints it.
+    /// The job's priority in this pass, as `squeue %Q` prints it.
     pub priority: u32,
     /// Slurm's word for the reason.
     pub reason: Reason,

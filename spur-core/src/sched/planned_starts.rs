@@ -37,7 +37,8 @@ pub struct Reservation {
     pub within: Option<Arc<str>>,
     /// The amounts taken of each node, in rank order.
     pub(crate) parts: Vec<Part>,
-    /// The promised start when this one was planned; `None` if there was no promise.
+    /// The start that the plan gave for the job, which may become a promise. `None` if the plan gave none,
+    /// because the start is too far in the future to be known.
     pub(crate) told: Option<Time>,
     pub(crate) turn: Turn,
 }

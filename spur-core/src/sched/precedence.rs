@@ -64,7 +64,8 @@ impl Rank {
 pub struct Manner {
     /// The end of the job, or a new wait in the queue; `None` if it is suspended.
     pub then: Option<Then>,
-    /// Seconds from TERM to the end.
+    /// Seconds that the victim has from the notice (CONT and TERM) to the order to end; 0 for a suspended
+    /// job.
     pub grace: Seconds,
     /// The rank of the victim: only jobs whose rank [preempts](Rank::preempts) it may preempt the job.
     pub rank: Rank,
@@ -137,8 +138,9 @@ fn own_manner(cluster: &Cluster, job: &Job, now: Time) -> Option<Manner> {
     Some(Manner { then, grace, rank: Rank::of(policy, &job.spec, config) })
 }
 
-/// The time from which a running job may be preempted. `None` if never: the job, its QOS or its partition
-/// forbids it, no QOS preempts its own, or preemption is off.
+/// The time from which a running job may be preempted. `None` if never: the job is neither running nor
+/// suspended, preemption is off or forbidden by the job, its QOS or its partition, or no QOS may preempt its
+/// QOS.
 #[must_use]
 pub fn exempt_until(cluster: &Cluster, job: &Job) -> Option<Time> {
     let policy = cluster.policy();
@@ -161,7 +163,8 @@ pub fn exempt_until(cluster: &Cluster, job: &Job) -> Option<Time> {
 }
 
 /// True if a job may end later than its limit now says: none of its nodes are reserved for others at any
-/// later time. A job that was suspended before does not overrun a reservation.
+/// later time. Otherwise the job must not be suspended, because it could overrun a reservation after its
+/// return.
 fn may_wait(cluster: &Cluster, job: &Job, alloc: &Alloc, now: Time) -> bool {
     let nodes: Vec<NodeId> = alloc.nodes.iter().map(|part| part.node).collect();
     cluster.lets_run(job, TimeLimit::Unlimited, alloc.reservation.as_deref(), &nodes, now)
@@ -196,9 +199,10 @@ pub(crate) fn exempt_ended(cluster: &Cluster, before: Time, now: Time) -> bool {
     some && before < now && ends().any(|end| before < end && end <= now)
 }
 
-/// The highest tier of `partitions`, counted from the lowest tier of `all` partitions. Jobs may preempt only
-/// if this is more than 0 and more than the level of some running job. Where QOS preempt, levels do not
-/// count: 1 if the job's QOS preempts another, else 0.
+/// The reach of a job: a job can preempt running jobs only of levels below its reach, and none if its reach
+/// is 0. The reach is the highest tier of `partitions`, or 0 if that is the lowest tier of `all` partitions.
+/// Where QOS preempt, the levels of victims count as 0: the reach is 1 if the job's QOS may preempt another,
+/// else 0. The reach is 0 if preemption is off.
 pub(crate) fn reach<'a>(
     policy: &Policy,
     all: impl IntoIterator<Item = u32>,
@@ -219,7 +223,8 @@ pub(crate) fn reach<'a>(
     }
 }
 
-/// The next moment after `now` at which a running job loses its protection from a waiting one.
+/// The next moment after `now` at which a running job loses its protection from a waiting one; `None` if
+/// there is none.
 pub(crate) fn next_exempt_end(cluster: &Cluster, now: Time) -> Option<Time> {
     let policy = cluster.policy();
     let of_qos = || policy.qos.iter().any(|qos| qos.exempt_time.is_some_and(|time| time.0 > 0));

@@ -34,7 +34,7 @@ type Outline = ((usize, usize), Option<usize>, Option<String>, usize, Option<Str
 /// equal requests.
 #[derive(Debug, Default)]
 pub(super) struct EligibleSets {
-    /// Numbers of the outlines.
+    /// The key of every outline that has been used.
     outlines: BTreeMap<Outline, usize>,
     /// The sets of eligible nodes, by outline and need.
     made: BTreeMap<(usize, usize), Result<Arc<EligibleNodes>, String>>,
@@ -77,7 +77,7 @@ impl EligibleSets {
     /// need there.
     ///
     /// # Errors
-    /// What is impossible, with what would work.
+    /// A message about a request that is impossible, with what would work.
     pub(super) fn prospect(
         &mut self,
         inventory: &Inventory,

@@ -42,7 +42,7 @@ pub struct Site<'a> {
 /// what the groups before it leave.
 ///
 /// # Errors
-/// Why there are none, with what would work.
+/// A message that says why there are not enough nodes, and what would work.
 pub fn choose<'a>(
     cluster: &Cluster,
     now: Time,
@@ -74,7 +74,7 @@ pub fn choose<'a>(
 /// Finds `count` more nodes for a reservation, like those that it has.
 ///
 /// # Errors
-/// Why there are none, with what would work.
+/// A message that says why there are not enough nodes, and what would work.
 pub fn more(cluster: &Cluster, now: Time, made: &Reservation, count: u32) -> Result<Vec<NodeId>, String> {
     let features = features(made);
     let partition = made.partition.as_ref().or(cluster.default_partition().map(Partition::name));
@@ -182,8 +182,8 @@ fn features(made: &Reservation) -> Option<FeatureExpr> {
     made.features.as_ref().and_then(|wanted| wanted.parse().ok())
 }
 
-/// The reservation that has a node at the same time as another with which it may not overlap; `None` if there
-/// is none.
+/// Another reservation that has `node` at the same time as `made` and may not share nodes with it; `None` if
+/// there is none.
 #[must_use]
 pub fn others<'a>(
     cluster: &'a Cluster,
@@ -227,7 +227,7 @@ pub fn in_use(cluster: &Cluster, made: &Reservation, node: NodeId) -> Option<Job
 /// The node numbers of a host expression, with functions over the fabric resolved.
 ///
 /// # Errors
-/// A name that does not exist.
+/// A message about a name that does not exist.
 pub fn nodes_named(cluster: &Cluster, list: &HostExpr) -> Result<Vec<NodeId>, String> {
     let inventory = cluster.standing(Inventory::new);
     let known = inventory.fabrics.iter().find(|fabric| fabric.name() == "default");

@@ -15,13 +15,14 @@ use crate::text::time::TimeLimit;
 use super::parameters::{Parameter, SearchDirection, with_nodes, without_zeros};
 use super::{Refusal, RefusalKind, Say};
 
-/// Number of nodes over all amounts that are tried one after another; divided by the nodes of the cluster.
+/// This number over the nodes of the cluster is the number of amounts that are tried one after another,
+/// within [`TRIES`].
 const TRIED_NODES: usize = 80_000;
 
 /// The smallest and the largest number of amounts that are tried one after another.
 const TRIES: (usize, usize) = (8, 128);
 
-/// Number of leaps to another place when the nearest amount is far from the one asked for.
+/// The largest number of places, far from the amount asked for, around which amounts are tried one by one.
 const LEAPS: usize = 3;
 
 /// Number of cut trials in a row after which amounts further away are tried.
@@ -30,7 +31,8 @@ const CUT_TRIALS: usize = 3;
 /// Number of steps for single parameters, after which several parameters are changed together.
 const STEPS_FOR_SINGLE: u64 = 400_000;
 
-/// Number of changes that are offered besides those that the limit names.
+/// The largest number of changes to other parameters that are offered where no change that the limit names
+/// works.
 const OTHERS: usize = 2;
 
 /// A refusal, with possible changes that have not been tried.
@@ -293,8 +295,8 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
         Some((ask(&words.join(" and ")), spec))
     }
 
-    /// For a job that counts GPUs, or tasks that share GPUs, where no number works: the request without
-    /// `--gpus`, otherwise unchanged or as near as possible.
+    /// The request without `--gpus`, otherwise unchanged or as near to the original as works, with its words.
+    /// `None` unless the job counts GPUs, or tasks that share GPUs.
     fn without_gpus(&self) -> Option<(String, JobSpec)> {
         let counts = |slot| matches!(slot, Slot::Gpu { .. } | Slot::Tasks { each: 2.. });
         let by_gpus = self.request.is_some_and(|request| counts(request.need.slot));
@@ -309,14 +311,15 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
         Some((format!("{words} and {several}"), spec))
     }
 
-    /// The fewest slots for a job that must be on a given number of nodes.
+    /// The smallest number of slots or nodes from which changes are combined: the least nodes of the first
+    /// partition if the job gives a number of nodes, else 1.
     fn least_count(&self) -> u64 {
         let partition = self.inventory.partitions_of(self.spec).next();
         let floor = partition.filter(|_| self.spec.shape.nodes.is_some());
         floor.map_or(1, |(_, partition)| partition.config.min_nodes.max(1).into())
     }
 
-    /// The largest amount that any node has, where the parameter is limited by nodes.
+    /// The largest amount that any node has; `None` if nodes do not limit the parameter.
     fn most(&self, parameter: Parameter) -> Option<u64> {
         let has: fn(&NodeShape) -> u64 = match (parameter, self.spec.shape.memory) {
             (Parameter::Cpus | Parameter::LeastCpus, _) => |shape| shape.cpus.into(),

@@ -243,7 +243,7 @@ impl<S: Space> Walk<S> {
         }
     }
 
-    /// The head group of a later start.
+    /// The head group of a later start; `None` if its partition or reservation is gone.
     pub(super) fn seat_of_made(&self, made: &Reservation) -> Option<usize> {
         Some(self.seat(self.inventory.partition(&made.partition)?, self.realm_of(made)?))
     }

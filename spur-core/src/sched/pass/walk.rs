@@ -54,8 +54,8 @@ pub(crate) struct Walk<S> {
     /// Kept reservations of an earlier pass, and their number in each head group.
     pub(crate) known: Reservations,
     pub(crate) kept: Vec<usize>,
-    /// Where every job has a reservation: the reservations of the last plan, by job, which jobs keep unless
-    /// they would start earlier.
+    /// The reservations of the last plan, by job; empty unless every job has one. Jobs keep these unless they
+    /// would start earlier.
     pub(super) remembered: Vec<Arc<Reservation>>,
     /// Reservations that this pass has made.
     pub(crate) made: Vec<Arc<Reservation>>,
@@ -68,8 +68,8 @@ pub(crate) struct Walk<S> {
     /// The first job that had to wait in each head group. A head group is a component of partitions; behind
     /// these come realms.
     pub(crate) heads: Vec<Option<JobId>>,
-    /// Where starts are foretold without backfill: for each head group, the time before which no further job
-    /// starts.
+    /// The time in each head group before which no further job starts; `None` unless starts are foretold
+    /// without backfill.
     pub(super) floors: Option<Vec<Time>>,
     /// A job whose start is asked for if it begins no earlier than a time.
     pub(super) begins: Option<(JobId, Time)>,
@@ -281,7 +281,8 @@ impl<S: Space> Walk<S> {
         found
     }
 
-    /// The earliest start of a job before a time, with a run time.
+    /// The earliest start of a job before `before`, if the job runs for `length`, with the index of its
+    /// prospect. `None` if there is none.
     fn search_for(
         &mut self,
         candidate: &Queued,

@@ -39,8 +39,8 @@ impl SharedBudget {
         }
     }
 
-    /// Number of steps taken. The number exceeds the budget by the work that was under way when the budget
-    /// ended.
+    /// Number of steps taken. The number may exceed the budget, because work that has begun is counted as a
+    /// whole.
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.taken.get()

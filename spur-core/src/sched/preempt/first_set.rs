@@ -5,10 +5,10 @@ pub(super) trait RoomTrial {
     /// The nodes that the job gets.
     type Seats;
 
-    /// The nodes that the job gets if these leave; `None` if it does not fit.
+    /// The nodes that the job gets if the jobs in `leaving` leave; `None` if it does not fit.
     fn seats(&mut self, leaving: &[usize]) -> Option<Self::Seats>;
 
-    /// Removes those from `leaving` that may stay beside these nodes.
+    /// Removes from `leaving` the jobs that may stay although the job gets the nodes `seats`.
     fn spare(&self, leaving: &mut Vec<usize>, seats: &Self::Seats);
 
     /// True if it is still worth while to try smaller sets.

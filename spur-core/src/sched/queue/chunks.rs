@@ -80,7 +80,7 @@ pub(crate) struct Least {
     pub(crate) counts: Counts,
     /// Planned run time in seconds.
     pub(crate) run_time: u64,
-    /// The jobs that this one may preempt, as a number; see
+    /// The reach of the job: it can preempt running jobs only of levels below this, and none if it is 0. See
     /// [`precedence::reach`](crate::sched::precedence::reach).
     pub(crate) reach: u32,
 }

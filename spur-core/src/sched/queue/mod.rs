@@ -195,14 +195,15 @@ pub(super) type Obstacle = (Reason, String);
 #[derive(Clone, Debug)]
 pub(super) struct Ranked {
     facts: Facts,
-    /// The rank before the order: whether its QOS may be preempted, then the tier of its partition.
+    /// The rank before the order; larger ranks come first. Where QOS preempt, the depth of the job's QOS
+    /// decides first, then the highest tier of its partitions that start jobs.
     tier: u32,
     job: JobId,
     /// The first of its partitions that starts jobs.
     pub(super) partition: usize,
     /// The numeric id of the user.
     pub(super) uid: u32,
-    /// The reach of the job, see [`Least::reach`].
+    /// The reach of the job: it can preempt running jobs only of levels below this; see [`Least::reach`].
     reach: u32,
     /// True if the job has a promised start.
     pub(super) promised: bool,
@@ -357,7 +358,8 @@ pub fn priorities(cluster: &Cluster, job: &Job, now: Time) -> Vec<PartPriority> 
         .collect()
 }
 
-/// The obstacle of a job without an association in one of its partitions; `None` if it has all.
+/// The obstacle of a job whose user lacks an association in one of its partitions; `None` if no association
+/// is missing.
 fn not_by_account(cluster: &Cluster, spec: &JobSpec) -> Option<Obstacle> {
     if spec.partitions.iter().all(|partition| cluster.has_association(spec, partition)) {
         return None;
@@ -464,7 +466,7 @@ impl Measure {
             let rest = self.rest(input, job, &mut facts)?;
             Ok(Arc::new(Candidate { rest, ..first }))
         });
-        // A het job may preempt only jobs that every component could preempt.
+        // A het job may preempt only jobs that every component could preempt, so the smallest reach counts.
         let components = std::iter::once(job).chain(cluster.jobs().followers(job));
         Ok(Ranked {
             reach: components.map(|job| self.reach(job)).min().unwrap_or(0),
@@ -478,7 +480,7 @@ impl Measure {
         })
     }
 
-    /// The reach of a job, or of one component.
+    /// The reach of a job or of one component; see [`precedence::reach`].
     fn reach(&self, job: &Job) -> u32 {
         let configs = self.inventory.partitions_of(&job.spec).map(|(_, partition)| &partition.config);
         let tiers =
@@ -520,8 +522,9 @@ impl Measure {
         (least > most).then(|| (Reason::QOSMaxWallDurationPerJobLimit, sentence()))
     }
 
-    /// The rank before the order. Where QOS preempt, jobs whose QOS may be preempted come after the others,
-    /// whatever their partition; then the tier of the partition counts.
+    /// The rank before the order; larger ranks come first. Where QOS preempt, jobs are ranked by the depth of
+    /// their QOS in [`Measure::depths`], smallest depth first. Jobs without a QOS have depth 0. Among equal
+    /// depths the tier of the partition counts.
     fn standing(&self, spec: &JobSpec, tier: u32) -> u32 {
         let Some(deepest) = self.depths.iter().max() else { return tier };
         let qos = spec.qos.as_deref().and_then(|name| self.inventory.policy.qos_index(name));

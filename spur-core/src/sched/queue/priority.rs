@@ -67,7 +67,8 @@ impl Factors {
     }
 }
 
-/// Slurm's multifactor priority at `now`: the weighted sum of the factors, less the nice value; at least 1.
+/// Slurm's multifactor priority at `now`, at least 1: the weighted sum of the factors, less the nice value. A
+/// priority that was asked for, or set by an operator, is returned as it is.
 #[must_use]
 pub fn multifactor(policy: &SchedulerPolicy, scale: &PriorityScale, facts: &Facts, now: Time) -> u32 {
     if let Some(priority) = facts.explicit {

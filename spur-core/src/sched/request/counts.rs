@@ -9,9 +9,9 @@ use super::Request;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) cpus: u64,
-    /// Number of nodes with a free CPU.
+    /// Number of nodes with a free CPU; for a job, the fewest nodes.
     pub(crate) nodes: u64,
-    /// Number of nodes whose CPUs are all free, or all taken.
+    /// Number of nodes whose CPUs are all free; for a job, the nodes that it takes whole.
     pub(crate) whole: u64,
     /// Number of devices of all kinds.
     pub(crate) devices: u64,

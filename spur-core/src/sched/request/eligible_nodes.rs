@@ -28,7 +28,7 @@ pub(crate) const UNKNOWN: u16 = u16::MAX;
 /// The nodes that partition, constraint and exclusion admit, on one fabric, with their slots for one need.
 #[derive(Clone, Debug)]
 pub(crate) struct EligibleNodes {
-    /// The number of the admitted nodes and the fabric; equal for sets that differ only in the need.
+    /// The key of the admitted nodes and the fabric; equal for sets that differ only in the need.
     pub(crate) outline: usize,
     /// The fabric on which the job is placed.
     pub(crate) fabric: Arc<Fabric>,
@@ -81,7 +81,7 @@ impl EligibleNodes {
         Ok(unseen.seen_by(inventory, &request.need))
     }
 
-    /// These nodes on this fabric, for another need.
+    /// This set of nodes on its fabric, with the slots for another need.
     pub(crate) fn seen_by(&self, inventory: &Inventory, need: &Need) -> Self {
         let of_class = by_class(inventory, need);
         let is_same = self.idle.are_whole() == need.counts_nodes() && self.of_class == of_class;

@@ -60,11 +60,11 @@ impl Slot {
 /// The resource that a node has too little of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scarce {
-    /// Memory.
+    /// The node has too little memory.
     Memory,
-    /// GPUs and other devices.
+    /// The node has too few GPUs or other devices.
     Devices,
-    /// CPUs.
+    /// The node has too few CPUs.
     Cpus,
 }
 

@@ -12,8 +12,8 @@
 //!
 //! So licenses used by jobs of a reservation are never counted twice. A floating reservation (`TIME_FLOAT`)
 //! keeps its licenses from a job of others from its lead after the job's start on. A job that ends by then is
-//! not affected. So it never takes a license that was promised to a job which starts later and has to leave
-//! some.
+//! not affected. So such a job never takes a license that was promised to a job which starts later and has to
+//! leave some.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -32,7 +32,7 @@ use super::step_function::StepFunction;
 /// The licenses that a job wants: names and counts.
 pub(crate) type WantedLicenses = [(Box<str>, u32)];
 
-/// The licenses that jobs want which start at one moment, by realm.
+/// The licenses that are wanted by jobs which start at one moment: pairs of a realm and the licenses.
 pub(crate) type Asked<'a> = [(usize, &'a WantedLicenses)];
 
 /// True if no licenses are wanted, as by most jobs.

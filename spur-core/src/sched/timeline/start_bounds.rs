@@ -1,5 +1,5 @@
 //! Lower bounds on starts for the rest of a pass: a request that finds no start before some time finds none
-//! later.
+//! before that time later in the pass.
 //!
 //! Amounts only shrink while a pass books. So the bound of a request also holds for other requests of the
 //! same family. These must be no smaller and no shorter, and need no less of each node.

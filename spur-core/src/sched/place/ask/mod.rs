@@ -65,7 +65,8 @@ pub struct Ask {
     pub min_speed: Option<u64>,
     /// True if the domain whose links have the lowest latency is preferred.
     pub lowest_latency: bool,
-    /// The layers whose spans are minimised before everything else, the first one first.
+    /// The layers whose spans are minimised before all other steps but the weights of nodes, the first one
+    /// first.
     pub prefer: Vec<Layer>,
     /// The domain that the job prefers (`--prefer`, `--gather-with`).
     pub prefer_domain: Option<DomainId>,
@@ -156,7 +157,8 @@ pub enum Strategy {
     Tree,
     /// A guarantee by configured size; see [`super::BlockRule`].
     Block,
-    /// Ignore the fabric: take the nodes with the fewest slots first.
+    /// Ignore the fabric: take as few heavy nodes as possible, then as few nodes as possible, and of these
+    /// the nodes with the fewest slots.
     Flat,
 }
 

@@ -106,8 +106,8 @@ fn sizes(
     of(Some((least.max(1), most)))
 }
 
-/// Places a job on a given number of nodes (`None`: as many as its tasks need). Where a search cannot be
-/// reduced by size once it is cut, each number of nodes has its own steps.
+/// Places a job on a given number of nodes (`None`: as many as its tasks need). The search without a fabric
+/// and the one for segments get the full budget for every number of nodes.
 fn place_size(view: &View<'_>, ask: &Ask, nodes: Option<u32>, meter: &Meter) -> Result<Placement, Missed> {
     if ask.strategy == Strategy::Flat || view.fabric.roots().is_empty() {
         return meter.apart(|meter| flat::place_flat(view, ask, nodes, meter));

@@ -107,9 +107,10 @@ pub(super) fn better(
     best.map(|(_, placement)| Placement { exact: false, ..placement }).ok_or(Missed::UNKNOWN)
 }
 
-/// The easier questions: first the one without any constraint, then with one constraint less, two less, and
-/// so on, each also with the first preferred layer as a must. The flag is true if the question allows all
-/// that the original allows.
+/// The easier questions, in order: without any constraint, with all constraints, with one left out, with two
+/// left out. Each is asked with the first preferred layer as a must, if there is one, and then without; the
+/// one with all constraints only with the must. The flag is true if the question allows all that the original
+/// allows.
 fn easier(ask: &Ask, constraints: &[Without]) -> Vec<(Ask, bool)> {
     let count = u32::try_from(constraints.len()).unwrap_or(u32::MAX);
     let all = (1_u32 << count) - 1;

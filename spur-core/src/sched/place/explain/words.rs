@@ -268,7 +268,8 @@ fn largest_multiple(view: &View<'_>, unit: Unit, layer: Layer) -> u32 {
     u32::try_from(most).unwrap_or(u32::MAX)
 }
 
-/// The slots of the `nodes` largest nodes, if these are fewer than `wanted`; otherwise `None`.
+/// The slots of the `nodes` largest nodes, if these hold fewer than `wanted`. `None` if they hold enough, if
+/// there are no more than `nodes` nodes, or if slots are whole nodes.
 #[must_use]
 pub fn hold_fewer(idle: &Slots, nodes: u32, wanted: u64) -> Option<u64> {
     // Whole nodes have one slot each.

@@ -70,8 +70,8 @@ impl Counted {
         (required..=sum.min(most)).find_map(|nodes| self.first(nodes, 0))
     }
 
-    /// The first set of exactly `nodes` nodes that includes the required ones, meets the counts and has
-    /// `slots` slots.
+    /// The first set of exactly `nodes` nodes that includes the required ones, meets the counts and has at
+    /// least `slots` slots; `None` if there is none.
     pub(super) fn first(&mut self, nodes: u32, slots: u32) -> Option<Vec<bool>> {
         let mut taken = self.required.clone();
         let mut open = Open { nodes, slots };

@@ -75,7 +75,8 @@ impl Problem<'_> {
         Some(used)
     }
 
-    /// True if every domain gives an amount that it may give.
+    /// True if the holder is low enough, every used domain keeps its own limits, no layer has more used
+    /// domains than allowed, and every domain that must be used is used.
     fn suits_domains(&self, used: &BTreeMap<DomainId, Used>, holder: DomainId) -> bool {
         let is_over = |&(layer, cap): &(Layer, u32)| {
             let counts = |id: &&DomainId| {

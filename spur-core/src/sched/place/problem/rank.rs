@@ -185,8 +185,8 @@ fn lowest(fabric: &Fabric, id: DomainId) -> Option<u64> {
     above.filter_map(|id| fabric.domain(id).link().latency).min()
 }
 
-/// True if two domains of one layer have unequal latencies. If none do, the lower domain always has the
-/// lower latency.
+/// True if two domains of one layer have unequal latencies. If none do, a lower domain never has a higher
+/// latency, so the order of layers is enough.
 pub(super) fn differ_in_latency(fabric: &Fabric) -> bool {
     let layers = (Layer::LEAF.0..=fabric.top().0).map(Layer);
     layers.into_iter().any(|layer| {

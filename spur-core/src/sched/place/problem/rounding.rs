@@ -15,7 +15,7 @@ use super::{Problem, gcd, positions};
 /// The slots of each domain after rounding.
 #[derive(Debug, Clone)]
 pub(super) enum Rounded {
-    /// Nothing is rounded: the plain sums hold.
+    /// Rounding changes nothing: the plain sums hold.
     Not,
     /// The rounded slots of all domains.
     Known(Vec<u64>),

@@ -104,8 +104,7 @@ impl Slots {
     }
 
     /// Raises a position to `slots` and returns its number before, or `None` if it has as many already. The
-    /// sums above leaves are stale until [`Slots::sum_up`] is called. For whole nodes any number above 0 is
-    /// 1.
+    /// sums above leaves are stale until [`Slots::sum_up`] is called. For whole nodes numbers above 0 are 1.
     #[inline]
     pub fn raise(&mut self, fabric: &Fabric, pos: Pos, slots: u32) -> Option<u32> {
         let leaf = fabric.leaf_of(pos);
@@ -130,8 +129,9 @@ impl Slots {
     }
 
     /// Raises each position to its number of slots, and appends the positions that had none to `begun`. The
-    /// sums of all domains are stale until [`Slots::tell_leaves`] is called. The numbers are below
-    /// [`u16::MAX`]. Positions outside the fabric are ignored.
+    /// sums of leaves are stale until [`Slots::tell_leaves`] is called, and the sums above until
+    /// [`Slots::sum_up`] is called, too. The numbers are below [`u16::MAX`]. Positions outside the fabric are
+    /// ignored.
     #[inline]
     pub fn raise_all(&mut self, slots: impl ExactSizeIterator<Item = (Pos, u16)>, begun: &mut Vec<Pos>) {
         match &mut self.tasks {
@@ -145,7 +145,8 @@ impl Slots {
         }
     }
 
-    /// Adds positions that [`Slots::raise_all`] has appended to `begun` to the counts of their leaves.
+    /// Adds positions that [`Slots::raise_all`] has appended to `begun` to the open positions and to the sums
+    /// of their leaves.
     pub fn tell_leaves(&mut self, fabric: &Fabric, begun: &[Pos]) {
         let leaves = fabric.leaves_by_position();
         let (open, nodes) = (self.open.as_mut_slice(), self.nodes.as_mut_slice());
@@ -288,7 +289,7 @@ impl Slots {
         self.tasks.as_ref()?.small()
     }
 
-    /// These open positions as whole nodes, with one slot each.
+    /// The positions with a slot, as whole nodes with one slot each.
     pub(super) fn as_whole(&self) -> Self {
         Self { open: self.open.clone(), tasks: None, sums: Vec::new(), nodes: self.nodes.clone() }
     }

@@ -7,8 +7,8 @@ use crate::sched::place::problem::reach;
 /// Distinct values per size up to which counting is faster than sorting.
 const KINDS: usize = 4;
 
-/// Number of the largest sizes that hold an amount, and the smallest of these (at least 1). `None` if all do
-/// not hold it.
+/// The smallest number of sizes, at least 1, whose sum reaches an amount, the largest taken first; and the
+/// smallest size taken, at least 1. `None` if all sizes together do not reach it.
 pub(super) fn largest(sizes: &mut [u32], amount: u64) -> Option<(u64, u64)> {
     let most = sizes.iter().fold(0, |most, &size| most.max(size));
     match sizes.len() {

@@ -42,7 +42,7 @@ impl Items<'_, '_> {
         u64::from(self.problem.amount).saturating_sub(most).div_ceil(number.max(1).into())
     }
 
-    /// A lower bound on the members of a domain with `nodes` nodes that hold the job.
+    /// A lower bound on the number of a domain's members that are needed to hold the job on `nodes` nodes.
     fn fewest_members_with(&self, id: DomainId, nodes: u32) -> usize {
         let children = self.problem.fabric.domain(id).children();
         // One more than all members where even all do not reach the amount.

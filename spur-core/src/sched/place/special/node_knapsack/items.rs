@@ -62,7 +62,8 @@ pub(super) struct LeafExtremes {
 }
 
 impl<'s, 'a> Items<'s, 'a> {
-    /// All nodes, or only the lightest where weights differ; `None` if not everything adds up.
+    /// All nodes, or only the lightest where weights differ; `None` if this solver does not apply: some cost
+    /// or constraint does not add up over nodes, or a preference looks at single nodes or domains.
     pub(super) fn new(problem: &'s Problem<'a>) -> Option<Self> {
         let ask = problem.ask;
         // With whole nodes no domain below leaves is examined.
@@ -304,8 +305,9 @@ impl<'s, 'a> Items<'s, 'a> {
         *self.extremes.get_or_init(|| Some(extremes(self.problem, self.takes.as_ref()?)))
     }
 
-    /// The node with the fewest slots that takes the whole job, in the leaf with the fewest slots, then by
-    /// the slots of its ancestors.
+    /// The best node that takes the whole job: the one with the fewest slots, in the leaf with the fewest
+    /// slots, then by the slots of the ancestors. A score before best fit decides earlier, one after best fit
+    /// last.
     pub(super) fn smallest(&self) -> Option<(DomainId, Pos)> {
         let leaves = self.large_enough(Layer::LEAF);
         let is_scored = self.problem.ask.score.any();

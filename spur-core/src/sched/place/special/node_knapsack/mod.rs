@@ -308,8 +308,8 @@ fn scale<'a>(items: &'a Items<'_, '_>, id: DomainId) -> Result<PriceScale<'a>, M
     scale.ok_or(Missed::UNKNOWN)
 }
 
-/// The best nodes of one domain where a knapsack of them is too large; an error if the best choice elsewhere
-/// is better.
+/// The best nodes of one domain where a knapsack of them is too large. [`Missed::NONE`] if no nodes hold the
+/// job, or if bounds prove every choice worse than `than`; [`Missed::UNKNOWN`] if the problem is too large.
 fn layer_by_layer(
     items: &Items<'_, '_>,
     id: DomainId,

@@ -41,8 +41,9 @@ impl<F: Fn(DomainId) -> (u32, u32)> CapacityBounds for F {
     }
 }
 
-/// The best choice below a holder: its rank, its leaves, and the amount of each. An error if every choice is
-/// worse than `than`. `order` has every layer from the leaves to below the holder.
+/// The best choice below a holder: its rank, its leaves, and the amount of each. [`Missed::NONE`] if no
+/// choice holds the job, or if the bounds prove every choice worse than `than`; [`Missed::UNKNOWN`] if the
+/// problem is too large. `order` has every layer from the leaves to below the holder.
 pub(super) fn best_below(
     problem: &Problem<'_>,
     holder: DomainId,
@@ -63,8 +64,9 @@ pub(super) fn best_below(
     Err(Missed::NONE)
 }
 
-/// The nodes of the best choice below a holder in fabric order, for tasks that fill them. An error if every
-/// choice is worse than `than`. `order` has every layer from `node` to below the holder.
+/// The nodes of the best choice below a holder in fabric order, for tasks that fill them. [`Missed::NONE`] if
+/// no choice holds the job, or if the bounds prove every choice worse than `than`; [`Missed::UNKNOWN`] if the
+/// problem is too large. `order` has every layer from `node` to below the holder.
 pub(super) fn best_nodes_below(
     problem: &Problem<'_>,
     holder: DomainId,
@@ -160,8 +162,9 @@ impl<'p> Layered<'p> {
         counts
     }
 
-    /// The best choice in a holder, with the instance that it refers to. An error if the bounds prove that
-    /// every choice is worse than `than`.
+    /// The best choice in a holder, with the instance that it refers to. [`Missed::NONE`] if no choice holds
+    /// the job, or if the bounds prove every choice worse than `than`; [`Missed::UNKNOWN`] if the problem is
+    /// too large.
     fn found(mut self, holder: DomainId, than: Option<&Rank>) -> Result<(Instance<'p>, BestLabel), Missed> {
         let Instance { problem, order, .. } = &self.instance;
         if than.is_some_and(|than| *than < bound(problem, holder, order, &self.counts())) {

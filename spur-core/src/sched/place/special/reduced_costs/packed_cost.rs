@@ -12,8 +12,8 @@ use super::multipliers::Scope;
 pub(super) struct CostLayout {
     /// For each covered layer: its index in order, and the bit at which its number of domains begins.
     heads: Vec<(usize, u32)>,
-    /// The layers from the bottom up, each above the one before. The slots of shared nodes occupy the lowest
-    /// bits.
+    /// The fields of slots for the layers from the bottom up, each in higher bits than the one before. The
+    /// slots of shared nodes occupy the lowest bits.
     tails: Vec<Tail>,
     /// A summand that makes numbers of domains over their limit carry into `marks`, and those bits.
     rest: u128,

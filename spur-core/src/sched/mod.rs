@@ -25,10 +25,11 @@
 //! A running deep pass is *not* abandoned because jobs came, ended or started: on a busy cluster no pass
 //! would ever finish. The controller checks each start of the pass again: the attempt, the request and the
 //! free resources of the nodes must still be the same. A refused start is dropped, and the next pass plans
-//! the job anew. Abandon a pass (drop it) only when the policy, a node or a partition changed: then the
-//! pass's copy of the cluster stays wrong. Reservations outlive all of that: [`Planner::start_now`] leaves
-//! out those that are no longer valid. A plan must not be made from a replica that has not applied the starts
-//! of the previous plan. Wait until the entries of those starts, or their refusals, have been applied.
+//! the job anew. Abandon a pass (drop it) only when its copy of the cluster stays wrong: when the policy, the
+//! accounts, a node, a partition or a reservation changed, or when a running job got other nodes, was
+//! suspended, or wants its CPUs back. Reservations outlive all of that: [`Planner::start_now`] leaves out
+//! those that are no longer valid. A plan must not be made from a replica that has not applied the starts of
+//! the previous plan. Wait until the entries of those starts, or their refusals, have been applied.
 
 pub mod defrag;
 mod explain;

@@ -103,9 +103,10 @@ fn real(number: u64) -> f64 {
 
 /// The rank of a job under an order; smaller ranks come first. `None` for orders without a rank.
 ///
-/// With `w` the time waited, `r` the run time by which the job is weighed, `q` the CPUs and `s` the time of
-/// submission: SAF `r q`; WFP3 `-(w/r)³ q`; UNICEP `-w / (log₂(q) r)`; F1 `log₁₀(r) q + 870 log₁₀(s)`; F4 `r
-/// √q + 5.3·10⁵ log₁₀(s)` (Carastan-Santos and de Camargo, SC'17, for the last four).
+/// With `w` the seconds since submission, `r` the run time in seconds by which the job is weighed, `q` the
+/// fewest CPUs and `s` the time of submission: SAF `r q`; WFP3 `-(w/r)³ q`; UNICEP `-w / (log₂(q) r)`; F1
+/// `log₁₀(r) q + 870 log₁₀(s)`; F4 `r √q + 5.3·10⁵ log₁₀(s)` (Carastan-Santos and de Camargo, SC'17, for the
+/// last four).
 #[must_use]
 pub fn rank(order: Order, facts: &Facts, now: Time) -> Option<f64> {
     let wait = real(now.since(facts.submitted));

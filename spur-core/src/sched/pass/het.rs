@@ -248,7 +248,7 @@ pub(super) fn longest(candidate: &Candidate) -> u64 {
     candidate.all().map(|component| component.run_time).max().unwrap_or(1)
 }
 
-/// All combinations of one prospect and set of eligible nodes for each component, at most a limited number.
+/// All combinations of one prospect and set of eligible nodes for each component, at most 64.
 pub(super) fn combinations(prospects: &[Prospects]) -> Vec<Vec<Sight<'_>>> {
     fn sights(prospect: &Prospect) -> impl Iterator<Item = Sight<'_>> {
         prospect.eligible_sets.iter().map(move |eligible| (prospect, eligible))

@@ -179,7 +179,7 @@ impl<S: Space> Walk<S> {
     }
 
     /// Searches for victims for a job that does not fit, with all its components, and proposes the
-    /// preemption. Returns false if there are none.
+    /// preemption. Returns false if there are none, or if a limit stops the job.
     pub(super) fn clears_the_way(&mut self, candidate: &Queued, prospects: &[Prospects]) -> bool {
         let Some((seats, way)) = self.cheapest_way(candidate, prospects) else { return false };
         let from = self.now;

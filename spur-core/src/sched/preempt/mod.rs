@@ -436,7 +436,8 @@ impl Field {
         best.map(|(_, found)| found)
     }
 
-    /// The domains to compare: all that a `must` allows, or the fabric as a whole if `topology = false`.
+    /// The domains to compare: all that a `must` allows, or only the roots if `topology = false`. `None`
+    /// stands for all nodes; it is the only one if the job ignores the fabric or the fabric has no domains.
     fn domains(&self, freed: &FreedFabric<'_>) -> Vec<Option<DomainId>> {
         let fabric = freed.fabric();
         let flat = freed.claimant.asks.first().is_none_or(|ask| ask.strategy == Strategy::Flat);

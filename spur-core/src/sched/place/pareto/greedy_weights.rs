@@ -23,8 +23,9 @@ pub(super) struct Light<'p, 'a> {
 }
 
 impl<'p, 'a> Light<'p, 'a> {
-    /// The nodes to pick from; `None` where all weigh the same, the number of nodes is open, or some nodes
-    /// are required.
+    /// The nodes to pick from. `None` where all weigh the same, the number of nodes is open, or the job is
+    /// not consolidated. Also `None` for a job that must have certain nodes, or a least number of nodes from
+    /// some set.
     pub(super) fn of(problem: &'p Problem<'a>) -> Option<Self> {
         let applies = problem.layout.weights > 0
             && problem.ask.mode == Mode::Consolidated

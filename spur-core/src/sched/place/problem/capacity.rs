@@ -31,7 +31,8 @@ impl<'a> Problem<'a> {
         if self.by_nodes { slots.min(1) } else { slots - slots % self.units[0] }
     }
 
-    /// The amounts that the nodes take; `None` where nodes are rounded, confined, or have too many slots.
+    /// The amounts that the nodes take; `None` where nodes are rounded or confined, and where [`Takes::new`]
+    /// returns `None`.
     pub(crate) fn takes(&self) -> Option<Takes<'a>> {
         let most = if self.by_nodes { 1 } else { self.ask.max_tasks_per_node.unwrap_or(u32::MAX) };
         let plain = self.only.is_none() && self.units[0] == 1;

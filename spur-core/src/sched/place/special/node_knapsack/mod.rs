@@ -97,7 +97,8 @@ fn placed(problem: &Problem<'_>, holder: DomainId, nodes: &[KnapsackItem]) -> Pl
 }
 
 /// The node with the fewest slots that takes the whole job, in the leaf with the fewest, and so on up. `None`
-/// if no node takes it, or if nodes are whole, because leaves stand for their nodes.
+/// if no node takes it, if the job needs several nodes, or if slots are whole nodes, because leaves stand for
+/// their nodes.
 fn on_one_node(items: &Items<'_, '_>) -> Option<(DomainId, Pos)> {
     let problem = items.problem;
     let takes_several = problem.view.slots.are_whole()

@@ -157,8 +157,8 @@ pub fn read_hosts(wishes: &mut Submission) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Looks at how many nodes are named against how many there are to be. A batch job or an allocation that names too many is
-/// refused; `srun` is told, and goes on with the first of them, as with Slurm.
+/// Looks at how many nodes are named against how many there are to be. A batch job or an allocation that
+/// names too many is refused; `srun` is told, and goes on with the first of them, as with Slurm.
 ///
 /// # Errors
 /// Too many nodes.
@@ -181,8 +181,8 @@ pub fn count_named(session: &mut Session, wishes: &mut Submission) -> anyhow::Re
     Ok(())
 }
 
-/// Makes this process one of the user and group that `--uid` and `--gid` name, so that all it does from here on is
-/// theirs. Only root may; for others their own names change nothing.
+/// Makes this process one of the user and group that `--uid` and `--gid` name, so that all it does from here
+/// on is theirs. Only root may; for others their own names change nothing.
 ///
 /// # Errors
 /// An unknown user or group, or another user or group than the caller's own unless the caller is root.

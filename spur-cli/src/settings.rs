@@ -240,8 +240,8 @@ fn reach(address: &mut HostPort) {
     }
 }
 
-/// The lines of the tables `names` with their headers, and of `cluster_name`; the others are left empty, so that line numbers
-/// stay.
+/// The lines of the tables `names` with their headers, and of `cluster_name`; the others are left empty, so
+/// that line numbers stay.
 fn only_tables(text: &str, names: &[&str]) -> String {
     let mut kept = String::new();
     let (mut keep, mut is_top) = (false, true);

@@ -1,8 +1,9 @@
 //! The cost of a policy tree: ranks, a change by `sacctmgr`, memory and a restart, with the aims of each.
 //!
-//! `cargo bench -p spur-core --bench accounts [-- USERS]` prints one line a figure, for 50,000 users in a thousand accounts on
-//! three levels, each with usage. Times are processor time of this thread, the least of several; the memory of an association
-//! is that of the four clusters of a controller, each after usage has been rolled.
+//! `cargo bench -p spur-core --bench accounts [-- USERS]` prints one line a figure, for 50,000 users in a
+//! thousand accounts on three levels, each with usage. Times are processor time of this thread, the least of
+//! several; the memory of an association is that of the four clusters of a controller, each after usage has
+//! been rolled.
 
 #![expect(clippy::unwrap_used, reason = "a bench fails by panicking")]
 

@@ -1,7 +1,8 @@
 //! What limits of accounts and QOS cost a pass, as ratios within one run.
 //!
-//! `cargo bench -p spur-core --bench limits [-- NODES JOBS]`. Each row times passes of two worlds in turns, by the processor
-//! time of this thread, and prints the ratio of the least of each. What each ratio is to be at most stands beside it.
+//! `cargo bench -p spur-core --bench limits [-- NODES JOBS]`. Each row times passes of two worlds in turns,
+//! by the processor time of this thread, and prints the ratio of the least of each. What each ratio is to be
+//! at most stands beside it.
 
 #![expect(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
@@ -70,8 +71,8 @@ fn main() {
     }
 }
 
-/// Limits of three levels and two QOS, GPUs among them, which are used up by as much as the cluster has at once. So they
-/// could bind, and stop nobody.
+/// Limits of three levels and two QOS, GPUs among them, which are used up by as much as the cluster has at
+/// once. So they could bind, and stop nobody.
 fn six_limits(nodes: u32) -> Vec<String> {
     let (cpus, gpus, jobs) = (nodes * 64, nodes * 8, nodes * 4);
     let mut lines = vec![
@@ -94,8 +95,8 @@ fn of_user(prefix: &str, job: usize) -> String {
     format!("{prefix}{}", job % USERS)
 }
 
-/// The same cluster with accounts, whose limits may be enforced. `user` says whose a job is, by whether it waits and its
-/// number, or that it is left out.
+/// The same cluster with accounts, whose limits may be enforced. `user` says whose a job is, by whether it
+/// waits and its number, or that it is left out.
 fn copy(
     busy: &World,
     enforced: bool,

@@ -1,10 +1,11 @@
 //! Scripts and environments of batch jobs: encoding, numbering, and a cache of the latest ones.
 //!
-//! A job's script and environment are one blob: the script, which has no NUL, a NUL, and the environment. Both ids that
-//! the job's record has are then the same; older records have two, of a blob each. The blob is numbered by the job, so
-//! that it is found without being remembered: it is written with the job's submission and released with the entry that
-//! forgets it. Most jobs that start at all start soon after they were submitted; for these the launch needs no read. For
-//! others the blob is read before the start is decided, so that a launch does not depend on the database.
+//! A job's script and environment are one blob: the script, which has no NUL, a NUL, and the environment.
+//! Both ids that the job's record has are then the same; older records have two, of a blob each. The blob is
+//! numbered by the job, so that it is found without being remembered: it is written with the job's submission
+//! and released with the entry that forgets it. Most jobs that start at all start soon after they were
+//! submitted; for these the launch needs no read. For others the blob is read before the start is decided, so
+//! that a launch does not depend on the database.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -97,8 +98,8 @@ impl Blobs {
         self.kept(batch.script).is_some() && self.kept(batch.environment).is_some()
     }
 
-    /// Reads what a batch job carries into memory; waits while the database is away. What cannot be read is left to the
-    /// launch.
+    /// Reads what a batch job carries into memory; waits while the database is away. What cannot be read is
+    /// left to the launch.
     pub(crate) async fn fetch(&self, batch: &Batch) {
         for id in [batch.script, batch.environment] {
             if self.kept(id).is_none()

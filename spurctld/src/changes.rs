@@ -1,5 +1,6 @@
-//! The jobs and nodes that changed of late, in the order of the entries that changed them. A reader who follows the cluster
-//! keeps a place in this log; one that has fallen behind its beginning reads everything anew.
+//! The jobs and nodes that changed of late, in the order of the entries that changed them. A reader who
+//! follows the cluster keeps a place in this log; one that has fallen behind its beginning reads everything
+//! anew.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -94,8 +95,8 @@ impl Changes {
         (log.end(), log.seq)
     }
 
-    /// The place from which on all changes by entries after `seq` are kept; `None` if some of them are not, or if there is no
-    /// such entry.
+    /// The place from which on all changes by entries after `seq` are kept; `None` if some of them are not,
+    /// or if there is no such entry.
     pub(crate) fn place_after(&self, seq: u64) -> Option<u64> {
         let log = self.log();
         if !(log.from_seq..=log.seq).contains(&seq) {

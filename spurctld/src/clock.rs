@@ -15,11 +15,12 @@ pub(crate) fn wall() -> Time {
     Time(wall_ms().div_euclid(1_000))
 }
 
-/// What the cluster's own clock shows beyond the milliseconds since boot, while another host's boot keeps that clock; the
-/// smallest number if nobody has said.
+/// What the cluster's own clock shows beyond the milliseconds since boot, while another host's boot keeps
+/// that clock; the smallest number if nobody has said.
 static FOLLOWED_BASE_MS: AtomicI64 = AtomicI64::new(i64::MIN);
 
-/// From now on takes this for what the cluster's own clock shows now, in milliseconds, while another host keeps that clock.
+/// From now on takes this for what the cluster's own clock shows now, in milliseconds, while another host
+/// keeps that clock.
 pub(crate) fn follow(own_ms: i64) {
     FOLLOWED_BASE_MS.store(own_ms.saturating_sub(since_boot_ms()), Ordering::Relaxed);
 }

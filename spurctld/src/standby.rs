@@ -1,8 +1,8 @@
 //! A standby controller: follows the journal, redirects clients to the leader, and takes over.
 //!
-//! A takeover reads no file: the policy of the journal stays in force. A configuration that differs from that policy is
-//! told in the log, to whoever pings, and in the row that the standby keeps in the database. While the database is away,
-//! commands that found no leader have an old answer from the standby's own replica.
+//! A takeover reads no file: the policy of the journal stays in force. A configuration that differs from that
+//! policy is told in the log, to whoever pings, and in the row that the standby keeps in the database. While
+//! the database is away, commands that found no leader have an old answer from the standby's own replica.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -61,7 +61,8 @@ pub(crate) struct Host<'a> {
     pub(crate) keyring: Option<Keyring>,
 }
 
-/// In what the configuration of a standby's host differs from the policy in force; empty if it does not. Clones share it.
+/// In what the configuration of a standby's host differs from the policy in force; empty if it does not.
+/// Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Differs(Arc<Mutex<String>>);
 
@@ -310,8 +311,8 @@ pub(crate) async fn own_address(local: &Local) -> HostPort {
     HostPort { host, port: listen.port }
 }
 
-/// What a standby serves: the way to the leader, old answers while the database is away, and tokens for the people of its
-/// host.
+/// What a standby serves: the way to the leader, old answers while the database is away, and tokens for the
+/// people of its host.
 struct Doors {
     journal: Journal,
     stop: Stop,

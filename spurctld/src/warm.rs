@@ -1,5 +1,5 @@
-//! What a controller keeps ready, whether it leads or stands by: the cluster for readers, and the planner's queue. A standby
-//! that takes over goes on with both.
+//! What a controller keeps ready, whether it leads or stands by: the cluster for readers, and the planner's
+//! queue. A standby that takes over goes on with both.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};

@@ -25,8 +25,8 @@ name = "row"
 switches = "r[0-3]"
 "#;
 
-/// A whole node of each rack is taken: nobody can have a whole rack until one job has moved. The job with the latest
-/// checkpoint loses least, and moves through a restart of the controller.
+/// A whole node of each rack is taken: nobody can have a whole rack until one job has moved. The job with the
+/// latest checkpoint loses least, and moves through a restart of the controller.
 #[test]
 fn a_job_moves_and_another_starts_in_one_rack() {
     let mut cluster = Cluster::start(&Setup { nodes: 16, cpus: 1, more: RACKS, ..Setup::default() });

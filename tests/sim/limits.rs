@@ -1,5 +1,5 @@
-//! The limits of accounts and QOS, judged anew at every start and submission in a journal, by code that shares nothing with
-//! the controller's: it adds up all jobs each time, in real numbers.
+//! The limits of accounts and QOS, judged anew at every start and submission in a journal, by code that
+//! shares nothing with the controller's: it adds up all jobs each time, in real numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,7 +44,8 @@ pub(crate) fn hold<'a>(journal: impl IntoIterator<Item = &'a Entry>) -> Judged {
             Event::JobStarted { job, .. } | Event::JobNominated { job, .. } if !was_kept => {
                 judged.starts += 1;
                 let job = cluster.job(*job).expect("it is there");
-                // A job that starts at once counts the time until its end; one that nodes are kept for, all of its time.
+                // A job that starts at once counts the time until its end; one that nodes are kept for, all
+                // of its time.
                 let tight = Check::new(&cluster, job, &mut judged.kinds).start();
                 judged.tight += u64::from(tight);
             }
@@ -187,7 +188,8 @@ impl<'a> Check<'a> {
         Self { cluster, job, kinds }
     }
 
-    /// All limits that apply to the job: of a kind and a resource, of its first QOS that sets it; else of associations.
+    /// All limits that apply to the job: of a kind and a resource, of its first QOS that sets it; else of
+    /// associations.
     fn limits(&self) -> Vec<Limit<'a>> {
         let (cluster, tree, job) = (self.cluster, self.cluster.accounts(), self.job);
         let charged = charged(cluster, job);

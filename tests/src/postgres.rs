@@ -205,8 +205,8 @@ fn put(data: &Path, extra: &Extra, user: Option<(u32, u32)>) {
     }
 }
 
-/// Starts the server, and a shell that ends it when its standard input is closed. The directory goes with the test's
-/// process, not with the server: it may be started again.
+/// Starts the server, and a shell that ends it when its standard input is closed. The directory goes with the
+/// test's process, not with the server: it may be started again.
 fn keep(programs: &Path, directory: &Path, user: Option<(u32, u32)>) -> Child {
     let script = r#"
         "$1/postgres" -D "$2/data" -k "$2" >>"$2/log" 2>&1 </dev/null &

@@ -63,6 +63,12 @@ const SPURSTEPD: [&str; 13] = [
     "requests",
 ];
 
+/// Longest line of a comment, columns.
+const COMMENT_COLUMNS: usize = 110;
+/// Words that open a question clause.
+const QUESTIONS: [&str; 10] =
+    ["Which", "What", "When", "Whether", "How", "Who", "Whom", "Whose", "Where", "Why"];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the workspace").to_owned()
 }
@@ -291,6 +297,55 @@ fn unsafe_code_has_its_rooms() {
         }
     }
     report("unsafe code lives in spurd/stepd, with its reason", &broken);
+}
+
+/// The doc comments of a source file: the number of the first line, and the text of all lines joined.
+fn doc_comments(text: &str) -> Vec<(usize, String)> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    let mut continues = false;
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim_start();
+        let comment = line.strip_prefix("//!").or_else(|| line.strip_prefix("///"));
+        match (comment, found.last_mut()) {
+            (Some(comment), Some((_, text))) if continues => text.push_str(comment),
+            (Some(comment), _) => found.push((number, comment.to_owned())),
+            (None, _) => {}
+        }
+        continues = comment.is_some();
+    }
+    found
+}
+
+/// True if a doc comment is one word that is no code, or consists of a question clause alone.
+fn says_nothing(comment: &str) -> bool {
+    let comment = comment.trim().trim_end_matches('.');
+    let Some((first, rest)) = comment.split_once(' ') else { return !comment.contains('`') };
+    // After one of these signs, a main clause or an explanation follows.
+    QUESTIONS.contains(&first) && !rest.contains([',', ';', ':', '.'])
+}
+
+#[test]
+fn doc_comments_stand_alone() {
+    let mut broken = Vec::new();
+    for (path, text) in files(".", &[".rs"]) {
+        let silent = doc_comments(&text).into_iter().filter(|(_, comment)| says_nothing(comment));
+        broken.extend(silent.map(|(number, comment)| format!("{}:{number}:{comment}", path.display())));
+    }
+    report("name the subject: rustdoc shows these without the code below them", &broken);
+}
+
+#[test]
+fn comments_are_narrow_enough_to_read() {
+    let mut broken = Vec::new();
+    for (path, text) in files(".", &[".rs"]) {
+        for (number, line) in (1..).zip(text.lines()) {
+            let comment = line.trim_start().starts_with("//");
+            if comment && line.chars().count() > COMMENT_COLUMNS {
+                broken.push(format!("{}:{number}", path.display()));
+            }
+        }
+    }
+    report(&format!("wrap these comments at {COMMENT_COLUMNS} columns"), &broken);
 }
 
 #[test]

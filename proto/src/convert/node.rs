@@ -218,7 +218,8 @@ pub fn gres_names(cluster: &Cluster) -> BTreeSet<&str> {
     names
 }
 
-/// Says of a node that has devices of some of these names only that none of the others are in use, as Slurm does: `gpu:0`.
+/// Says of a node that has devices of some of these names only that none of the others are in use, as Slurm
+/// does: `gpu:0`.
 pub fn show_absent_gres(message: &mut v1::Node, names: &BTreeSet<&str>) {
     for name in names {
         let mut shown = message.gres.split(',');

@@ -36,8 +36,9 @@ pub struct Outcome<T> {
     pub result: Option<T>,
 }
 
-/// The clusters that `-M` names, each once, in the order of their names; for `all` the own one and those of the
-/// configuration. Names that no cluster has are complained of, as long as there are others. Every cluster is asked for a sign of life, and those that give none are complained of and left out.
+/// The clusters that `-M` names, each once, in the order of their names; for `all` the own one and those of
+/// the configuration. Names that no cluster has are complained of, as long as there are others. Every cluster
+/// is asked for a sign of life, and those that give none are complained of and left out.
 ///
 /// # Errors
 /// No name that a cluster has.
@@ -120,8 +121,8 @@ async fn is_there(session: &mut Session) -> anyhow::Result<()> {
     }
 }
 
-/// Does something at each of these clusters at one time. What was complained of, and what failed, is said with the name of
-/// the cluster.
+/// Does something at each of these clusters at one time. What was complained of, and what failed, is said
+/// with the name of the cluster.
 pub async fn at_each<T>(
     session: &mut Session,
     mut targets: Vec<Target>,
@@ -149,8 +150,8 @@ fn complain(session: &mut Session, target: &mut Target, error: &anyhow::Error) {
     }
 }
 
-/// The pages of several clusters, one below another. With `headed` each stands below a line with the name of its cluster, as
-/// with Slurm.
+/// The pages of several clusters, one below another. With `headed` each stands below a line with the name of
+/// its cluster, as with Slurm.
 ///
 /// # Errors
 /// A name that no cluster has, or no page of any cluster.

@@ -1,4 +1,5 @@
-//! `spur defrag`: which running jobs have to move so that a request starts in one domain, and the moves themselves.
+//! `spur defrag`: which running jobs have to move so that a request starts in one domain, and the moves
+//! themselves.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -106,12 +107,14 @@ impl Query {
     }
 }
 
-/// Whether an answer has what was asked for: the request fits, or moves let it fit, and those that were to be made are.
+/// Whether an answer has what was asked for: the request fits, or moves let it fit, and those that were to be
+/// made are.
 pub(super) fn is_success(query: &Query, found: &DefragmentResponse) -> bool {
     !found.domain.is_empty() && (!query.apply || found.stopped.is_empty())
 }
 
-/// Runs `spur defrag`. The exit code is 0 if the request fits in one domain, or moves let it fit and no move failed.
+/// Runs `spur defrag`. The exit code is 0 if the request fits in one domain, or moves let it fit and no move
+/// failed.
 ///
 /// # Errors
 /// Options that make no sense, a request that is refused, a controller that does not answer.

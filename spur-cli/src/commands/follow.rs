@@ -1,4 +1,5 @@
-//! `--watch`: jobs and nodes as the controller tells of their changes, and a page whenever something has changed.
+//! `--watch`: jobs and nodes as the controller tells of their changes, and a page whenever something has
+//! changed.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -21,7 +22,8 @@ pub(super) struct Picture {
     pub jobs: BTreeMap<u32, Job>,
     /// By name.
     pub nodes: BTreeMap<String, Node>,
-    /// How often the controller has begun anew: whatever does not belong to jobs or nodes may have changed then.
+    /// How often the controller has begun anew: whatever does not belong to jobs or nodes may have changed
+    /// then.
     pub begun: u64,
 }
 
@@ -44,8 +46,9 @@ impl Picture {
     }
 }
 
-/// Prints a page of what the request means, and another one whenever it has changed, until the program is interrupted. A
-/// controller that goes away is waited for, and its successor asked for what has changed since.
+/// Prints a page of what the request means, and another one whenever it has changed, until the program is
+/// interrupted. A controller that goes away is waited for, and its successor asked for what has changed
+/// since.
 ///
 /// # Errors
 /// A refusal, a page that cannot be made, or an output that cannot be written.

@@ -80,7 +80,8 @@ fn left(limit: &LimitRecord) -> Option<u64> {
     limit.used.map(|used| limit.most.saturating_sub(used))
 }
 
-/// An amount in the unit of its limit: minutes as times where time is all that is limited, memory with its unit.
+/// An amount in the unit of its limit: minutes as times where time is all that is limited, memory with its
+/// unit.
 fn amount(limit: &LimitRecord, amount: u64) -> String {
     match (limit.resource.as_str(), limit.is_minutes) {
         ("", true) => TimeLimit::Seconds(amount.saturating_mul(60)).long(),

@@ -1,5 +1,5 @@
-//! `spur migrate`, `spur backup` and `spur restore`: the journal of a cluster moves, or is copied. `spurctld`, which knows
-//! the journal, does the work: this process becomes it.
+//! `spur migrate`, `spur backup` and `spur restore`: the journal of a cluster moves, or is copied.
+//! `spurctld`, which knows the journal, does the work: this process becomes it.
 
 use std::convert::Infallible;
 use std::os::unix::process::CommandExt as _;

@@ -254,8 +254,8 @@ async fn run_command(
     what: What,
     environment: Environment,
 ) -> anyhow::Result<ExitStatus> {
-    // At a terminal INT and QUIT reach the command as well, and what it does about them is its own. Elsewhere it has a group
-    // of its own, which signals reach with all that it has started.
+    // At a terminal INT and QUIT reach the command as well, and what it does about them is its own. Elsewhere
+    // it has a group of its own, which signals reach with all that it has started.
     let is_group = !std::io::stdin().is_terminal();
     let mut signals = Signals::listen(&[1, 2, 3, 10, 12, 15])?;
     let directory = place::directory(wishes.chdir.as_deref())?;

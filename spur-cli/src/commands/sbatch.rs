@@ -109,8 +109,8 @@ pub(super) async fn check_cluster(session: &mut Session, named: Option<&str>) ->
     Err(Failure::new(text).into())
 }
 
-/// Goes to the cluster that starts the job first, of those that `--clusters` names; of equal ones to the first named. Says
-/// which that is.
+/// Goes to the cluster that starts the job first, of those that `--clusters` names; of equal ones to the
+/// first named. Says which that is.
 ///
 /// # Errors
 /// A name that no cluster has, or no cluster that takes the job.
@@ -144,7 +144,8 @@ async fn choose(
     Ok(name)
 }
 
-/// Submits the job and prints its number, with the cluster that it was submitted to where `--clusters` named some.
+/// Submits the job and prints its number, with the cluster that it was submitted to where `--clusters` named
+/// some.
 async fn submit(
     session: &mut Session,
     request: SubmitRequest,

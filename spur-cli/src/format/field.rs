@@ -27,7 +27,8 @@ pub struct Show {
     pub compact: bool,
     /// Caller of the command; empty if not needed.
     pub asker: Asker,
-    /// Since when what is shown may be old, in seconds since the Unix epoch: the controller's database was away.
+    /// Since when what is shown may be old, in seconds since the Unix epoch: the controller's database was
+    /// away.
     pub stale: Option<i64>,
 }
 

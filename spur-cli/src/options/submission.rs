@@ -131,7 +131,8 @@ pub enum Export {
 }
 
 impl Export {
-    /// The value of `SLURM_EXPORT_ENV`, from which a step's `srun` reads the same selection; `None` for all variables.
+    /// The value of `SLURM_EXPORT_ENV`, from which a step's `srun` reads the same selection; `None` for all
+    /// variables.
     pub fn spelled(&self) -> Option<String> {
         match self {
             Export::All => None,
@@ -477,8 +478,8 @@ impl Submission {
         (all > 0 && each > 0 && all.is_multiple_of(each)).then(|| all / each)
     }
 
-    /// Works out what follows from several options together: tasks from GPUs or GPUs from tasks (`--ntasks-per-gpu`), and the
-    /// node count of `--use-min-nodes` without tasks and of `--spread-job`.
+    /// Works out what follows from several options together: tasks from GPUs or GPUs from tasks
+    /// (`--ntasks-per-gpu`), and the node count of `--use-min-nodes` without tasks and of `--spread-job`.
     pub(crate) fn derive(&mut self) -> Result<(), OptionError> {
         if let Some(each) = self.tasks_per_gpu {
             let on_node = self.gpus_of_node();

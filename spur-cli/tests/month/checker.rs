@@ -1,4 +1,5 @@
-//! The checker: reads the events of a simulation, and counts by itself what limits count. It shares no code with Spur.
+//! The checker: reads the events of a simulation, and counts by itself what limits count. It shares no code
+//! with Spur.
 
 use std::collections::BTreeMap;
 
@@ -100,8 +101,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The limits of a kind that apply to a job: of the first QOS that sets each, or else of associations; of those a limit
-    /// that is inherited is that of the nearest one and counts the user's jobs.
+    /// The limits of a kind that apply to a job: of the first QOS that sets each, or else of associations; of
+    /// those a limit that is inherited is that of the nearest one and counts the user's jobs.
     fn rules(&self, job: usize, of_qos: &str, of_associations: &str) -> Vec<(Owner, &'static str, u64)> {
         let mut rules: Vec<(Owner, &'static str, u64)> = Vec::new();
         for at in self.qos_of(job) {
@@ -131,7 +132,8 @@ impl<'a> Checker<'a> {
         assert!(!self.is_over_submit_limit(job, 0), "job {job} was taken over a submit limit");
     }
 
-    /// Whether one more or less than is submitted already is more than a submit limit lets a job's owner have.
+    /// Whether one more or less than is submitted already is more than a submit limit lets a job's owner
+    /// have.
     fn is_over_submit_limit(&self, job: usize, more: u64) -> bool {
         let user = self.asks[job].user;
         let grp = self.rules(job, "GrpSubmitJobs", "GrpSubmitJobs");

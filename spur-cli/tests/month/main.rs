@@ -1,6 +1,6 @@
-//! A month of a site in `spur sim --policy`: three faculties with nested accounts, 200 users, QOS for debug, long and high
-//! priority, and limits of each kind. A checker that shares no code with Spur counts by itself: no limit is exceeded at any
-//! start, and usage and ranks at the end are equal as integers.
+//! A month of a site in `spur sim --policy`: three faculties with nested accounts, 200 users, QOS for debug,
+//! long and high priority, and limits of each kind. A checker that shares no code with Spur counts by itself:
+//! no limit is exceeded at any start, and usage and ranks at the end are equal as integers.
 //!
 //! `SPUR_JOBS_A_DAY=1000` makes it the month of a large site; by default it is one of ten jobs a day.
 

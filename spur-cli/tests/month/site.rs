@@ -1,4 +1,5 @@
-//! The site: its accounts, users, QOS and limits, as text for `spur sim` and as numbers for the checker, and a month of jobs.
+//! The site: its accounts, users, QOS and limits, as text for `spur sim` and as numbers for the checker, and
+//! a month of jobs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

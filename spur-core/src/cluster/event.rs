@@ -136,7 +136,8 @@ pub enum Event {
         /// The request after the change.
         spec: Arc<JobSpec>,
     },
-    /// The comments or the derived exit code of a job were set, whether the cluster still knows the job or not.
+    /// The comments or the derived exit code of a job were set, whether the cluster still knows the job or
+    /// not.
     JobAnnotated {
         /// The job.
         job: JobId,
@@ -260,7 +261,8 @@ pub enum Event {
         /// Percentage of the time limit that is used.
         percent: u8,
     },
-    /// The user of a started job has reported that a later attempt can go on from where the job is at this moment.
+    /// The user of a started job has reported that a later attempt can go on from where the job is at this
+    /// moment.
     JobCheckpointed {
         /// The job.
         job: JobId,

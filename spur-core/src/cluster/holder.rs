@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::accounts::Accounts;
 use crate::model::accounts::{AssociationId, Charged};
 
-/// An entity that jobs are counted for: by limits while they wait or run, and by usage when they have run. Usage is counted
-/// for associations, outsiders and QOS only.
+/// An entity that jobs are counted for: by limits while they wait or run, and by usage when they have run.
+/// Usage is counted for associations, outsiders and QOS only.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Holder {
     /// An association of the tree, with all below it.

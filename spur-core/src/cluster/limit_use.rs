@@ -19,7 +19,8 @@ type Case = (Arc<str>, Option<Arc<str>>);
 pub struct LimitUse {
     /// The limit.
     pub rule: Rule,
-    /// The amount that counts against the limit now; `None` of a limit of one job, and where limits are not enforced.
+    /// The amount that counts against the limit now; `None` of a limit of one job, and where limits are not
+    /// enforced.
     pub used: Option<u64>,
     /// The accounts and QOS of the jobs to which the limit applies; empty for all that the user may submit.
     pub cases: BTreeSet<Case>,
@@ -34,7 +35,8 @@ impl Cluster {
         self.limits_of(&own.into_iter().chain(outside).collect::<Vec<_>>(), user, now)
     }
 
-    /// The limits of an account, of those above and of the account in QOS. Limits of single users are left out.
+    /// The limits of an account, of those above and of the account in QOS. Limits of single users are left
+    /// out.
     #[must_use]
     pub fn limits_of_account(&self, account: &str, now: Time) -> Vec<LimitUse> {
         let own: Vec<&Arc<Association>> = self.accounts().of_account(account).into_iter().collect();
@@ -79,7 +81,8 @@ impl Cluster {
         found
     }
 
-    /// The QOS of the partitions that an association is for, each once; `None` stands for partitions without one.
+    /// The QOS of the partitions that an association is for, each once; `None` stands for partitions without
+    /// one.
     fn partition_qos(&self, association: &Association) -> BTreeSet<Option<u32>> {
         let is_for = |name: &Arc<str>| association.partition.as_ref().is_none_or(|own| own == name);
         let partitions = self.partitions().iter().filter(|partition| is_for(partition.name()));

@@ -60,7 +60,8 @@ impl Cluster {
         kept
     }
 
-    /// Keeps nodes for a job that waits or will wait again, or keeps none any more, neither for it nor for the other components of a het job.
+    /// Keeps nodes for a job that waits or will wait again, or keeps none any more, neither for it nor for
+    /// the other components of a het job.
     pub(super) fn nominate(&mut self, id: JobId, nomination: Option<&Arc<Nomination>>) {
         match nomination {
             Some(_) => self.keep(id, nomination),

@@ -1,4 +1,5 @@
-//! A sorted map whose clones share memory: a change after a clone copies one chunk of entries, not all of them.
+//! A sorted map whose clones share memory: a change after a clone copies one chunk of entries, not all of
+//! them.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -75,7 +76,8 @@ impl<K: Ord, V> SharedMap<K, V> {
         found.take(before + taken).skip(skipped).map(|(key, _)| key)
     }
 
-    /// The chunk in which keys end to come before, and how many of its keys do. Keys that come before stand first.
+    /// The chunk in which keys end to come before, and how many of its keys do. Keys that come before stand
+    /// first.
     fn bound(&self, comes_before: impl Fn(&K) -> bool) -> (usize, usize) {
         let behind = self.chunks.partition_point(|chunk| comes_before(&chunk[0].0));
         let chunk = behind.saturating_sub(1);
@@ -97,7 +99,8 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
             Err(position) => entries.insert(position, (key, value)),
         }
         if entries.len() > FULL {
-            // Keys mostly come in ascending order: a full chunk stays full, and the next begins with the last key.
+            // Keys mostly come in ascending order: a full chunk stays full, and the next begins with the last
+            // key.
             let at = if matches!(position, Err(last) if last == FULL) { FULL } else { FULL / 2 };
             let rest = entries.split_off(at);
             entries.shrink_to_fit();

@@ -1,7 +1,7 @@
 //! What a caller sees of others, by the cluster's `private_data`.
 //!
-//! Operators see everything. Everybody sees his own jobs, associations and usage, and those of the accounts that he
-//! coordinates. Of all others a caller may learn numbers and ranks, but no hidden name.
+//! Operators see everything. Everybody sees his own jobs, associations and usage, and those of the accounts
+//! that he coordinates. Of all others a caller may learn numbers and ranks, but no hidden name.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -79,7 +79,8 @@ impl Sight {
             })
     }
 
-    /// The caller's user number, if he sees no run but his own; with `of_usage`, no usage but that of his own runs.
+    /// The caller's user number, if he sees no run but his own; with `of_usage`, no usage but that of his own
+    /// runs.
     #[must_use]
     pub fn only_own(&self, of_usage: bool) -> Option<u32> {
         let hidden = self.0.as_deref().filter(|hidden| hidden.coordinated.is_empty())?;
@@ -92,7 +93,8 @@ impl Sight {
         self.0.is_some()
     }
 
-    /// Whether the caller sees an account: with `accounts` hidden, those that he is in or coordinates, and those above.
+    /// Whether the caller sees an account: with `accounts` hidden, those that he is in or coordinates, and
+    /// those above.
     #[must_use]
     pub fn account(&self, tree: &Accounts, account: &str) -> bool {
         self.sees(|hidden| !hidden.accounts || hidden.belongs(tree, account))
@@ -110,8 +112,8 @@ impl Sight {
         self.sees(|hidden| !(hidden.users || hidden.usage) || hidden.knows(tree, user))
     }
 
-    /// Whether the caller sees the usage of an account: with `usage` hidden, of those that he is in or coordinates, and of
-    /// those above.
+    /// Whether the caller sees the usage of an account: with `usage` hidden, of those that he is in or
+    /// coordinates, and of those above.
     #[must_use]
     pub fn use_of_account(&self, tree: &Accounts, account: &str) -> bool {
         self.sees(|hidden| !hidden.usage || hidden.belongs(tree, account))
@@ -129,8 +131,8 @@ impl Sight {
         hide(list, |name| self.user(tree, name))
     }
 
-    /// A sentence on a job without the numbers of jobs that the caller does not see: `job 12 comes first` becomes `another
-    /// job comes first`.
+    /// A sentence on a job without the numbers of jobs that the caller does not see: `job 12 comes first`
+    /// becomes `another job comes first`.
     #[must_use]
     pub fn sentence(&self, cluster: &Cluster, text: &str) -> String {
         const WORD: &str = "job ";

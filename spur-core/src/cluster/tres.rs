@@ -1,4 +1,5 @@
-//! The trackable resources (TRES) of allocations and what is charged for them: one count, for usage and for limits.
+//! The trackable resources (TRES) of allocations and what is charged for them: one count, for usage and for
+//! limits.
 
 use smallvec::SmallVec;
 
@@ -91,9 +92,9 @@ impl<'a> Tariff<'a> {
         !self.weights.is_empty() || self.billing == Billing::Cpu
     }
 
-    /// What each second of these resources is charged. With weights it is the weighted sum of the resources; with `MAX_TRES`
-    /// the largest weighted resource of nodes, and the sum of those of licences. Without weights it is the CPUs, or the
-    /// `shares` of nodes, rounded up.
+    /// What each second of these resources is charged. With weights it is the weighted sum of the resources;
+    /// with `MAX_TRES` the largest weighted resource of nodes, and the sum of those of licences. Without
+    /// weights it is the CPUs, or the `shares` of nodes, rounded up.
     fn charge(self, tres: &Tres, shares: Rate) -> Rate {
         if self.weights.is_empty() {
             return match self.billing {
@@ -112,7 +113,8 @@ impl<'a> Tariff<'a> {
         Rate(sum.saturating_add(largest))
     }
 
-    /// The charge of resources of which the nodes are not known: where nodes have a say, the charge for the CPUs.
+    /// The charge of resources of which the nodes are not known: where nodes have a say, the charge for the
+    /// CPUs.
     #[must_use]
     pub fn least(self, tres: &Tres) -> Rate {
         self.charge(tres, Rate::whole(tres.get(&TresKind::Cpu)))
@@ -153,7 +155,8 @@ pub(crate) struct Count<'a> {
 }
 
 impl<'a> Count<'a> {
-    /// Adds a part of a node. Devices of a node that does not exist any more have no names, and are not counted.
+    /// Adds a part of a node. Devices of a node that does not exist any more have no names, and are not
+    /// counted.
     pub(crate) fn add_node(
         &mut self,
         shape: Option<&'a NodeShape>,
@@ -245,8 +248,8 @@ pub fn gres_of(name: &str, kind: Option<&str>, count: u64) -> Tres {
     kinds.map(|kind| (named(kind), count)).collect()
 }
 
-/// The CPUs of a node times the largest share of its CPUs, memory or GPUs that a part of it holds; rounded down to 2^-32.
-/// GPUs that are shared count singly, and by their shards.
+/// The CPUs of a node times the largest share of its CPUs, memory or GPUs that a part of it holds; rounded
+/// down to 2^-32. GPUs that are shared count singly, and by their shards.
 fn share(shape: &NodeShape, cpus: u64, memory_mb: u64, (gpus, shards): (u64, u64)) -> Rate {
     let all_cpus = u128::from(shape.cpus);
     let of = |held: u64, all: u64| match all {
@@ -305,8 +308,8 @@ impl Cluster {
         self.count_nodes(nodes).finish(spec, Some(tariff))
     }
 
-    /// The resources of an allocation, and what has been charged for them since the start. Nodes that a job has lost count
-    /// until it ends.
+    /// The resources of an allocation, and what has been charged for them since the start. Nodes that a job
+    /// has lost count until it ends.
     #[must_use]
     pub fn amounts_held(&self, spec: &JobSpec, alloc: &Alloc) -> Amounts {
         let count = self.count_nodes(alloc.nodes.iter().chain(alloc.lost.iter().map(|lost| &lost.part)));

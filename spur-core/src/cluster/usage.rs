@@ -78,8 +78,8 @@ impl Used {
 /// A run whose usage is being counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// The entities that the run is counted for, apart from the associations above the first: the association or the
-    /// outsider, then QOS.
+    /// The entities that the run is counted for, apart from the associations above the first: the association
+    /// or the outsider, then QOS.
     #[serde(rename = "payers")]
     holders: Vec<Holder>,
     /// The associations above the first holder when the run started, from the bottom up.
@@ -289,8 +289,8 @@ impl Usage {
 }
 
 impl Run {
-    /// The entities that the run is counted for now: the associations above the first holder as they are, or as they were
-    /// if the first holder is no more.
+    /// The entities that the run is counted for now: the associations above the first holder as they are, or
+    /// as they were if the first holder is no more.
     fn all_holders(&self, accounts: &Accounts) -> SmallVec<[Holder; 8]> {
         let mut holders = SmallVec::new();
         let first = self.holders.first();
@@ -343,8 +343,8 @@ impl Cluster {
         }
     }
 
-    /// Whether anything depends on usage: a weight of fair share, accounts, or a budget of a QOS or of an association. Otherwise
-    /// usage is counted at the ends of runs and never rolled.
+    /// Whether anything depends on usage: a weight of fair share, accounts, or a budget of a QOS or of an
+    /// association. Otherwise usage is counted at the ends of runs and never rolled.
     #[must_use]
     pub fn depends_on_usage(&self) -> bool {
         self.policy.scheduler.priority_weight_fairshare > 0

@@ -233,7 +233,8 @@ pub enum Command {
         /// The jobs to resume.
         jobs: Vec<JobRef<JobId>>,
     },
-    /// End a running job and keep other nodes for its next attempt: a move of a [plan](crate::sched::defrag::Defragmentation).
+    /// End a running job and keep other nodes for its next attempt: a move of a
+    /// [plan](crate::sched::defrag::Defragmentation).
     Move(Box<Start>),
     /// Put jobs that wait before all others of the same user, partition, account and QOS.
     Top {

@@ -7,11 +7,13 @@
 //! shell sends one statement at a time and keeps the time. Times are milliseconds of a clock that the shell
 //! never sets back, and count while the host sleeps.
 //!
-//! * A standby takes the lease when the row has not changed for a whole lease by the standby's own clock **and** the
-//!   database's clock agrees. A database whose clock is set forward therefore cannot make two leaders.
-//! * A standby that could not read the row begins to count anew: while the database is away, the leader cannot renew, and
-//!   neither of them is to end because of that.
-//! * A leader whose commits are refused because the database's disk is full renews the lease between its attempts.
+//! * A standby takes the lease when the row has not changed for a whole lease by the standby's own clock
+//!   **and** the database's clock agrees. A database whose clock is set forward therefore cannot make two
+//!   leaders.
+//! * A standby that could not read the row begins to count anew: while the database is away, the leader
+//!   cannot renew, and neither of them is to end because of that.
+//! * A leader whose commits are refused because the database's disk is full renews the lease between its
+//!   attempts.
 //! * A leader answers until a whole lease after it *sent* the last statement that was confirmed.
 //! * A commit whose outcome is unknown (the connection broke) is settled by a read of the row behind a lock,
 //!   which waits until the old statement is over. A batch that was written counts once a later statement is
@@ -180,8 +182,8 @@ struct Leading {
     batch_written: bool,
     /// Whether nobody knows if the last statement that would have changed the row did.
     in_doubt: bool,
-    /// The last entry of the batch that was offered, once a commit of it was sent that was not confirmed: whatever came of
-    /// that commit, it may still be carried out.
+    /// The last entry of the batch that was offered, once a commit of it was sent that was not confirmed:
+    /// whatever came of that commit, it may still be carried out.
     attempted: Option<u64>,
     /// Answers leave until then.
     until: i64,

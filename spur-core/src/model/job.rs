@@ -365,8 +365,7 @@ pub struct FabricAsk {
     pub gather_with: Option<JobId>,
 }
 
-/// Reads a preference. Text that cannot be read comes from releases that knew only domains, where it had no
-/// effect.
+/// Reads a preference. Text that cannot be read is of releases where it had no effect.
 fn wish<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<FeatureExpr>>, D::Error> {
     let written = Option::<String>::deserialize(deserializer)?;
     Ok(written.and_then(|written| written.parse().ok()).map(Arc::new))
@@ -453,8 +452,7 @@ pub struct Client {
     pub command: Box<str>,
     /// The directory in which the command was called.
     pub work_dir: Box<str>,
-    /// `salloc --no-shell`: true if no command holds the allocation, which ends at its limit or when
-    /// cancelled.
+    /// `salloc --no-shell`: true if no command holds the allocation, which ends at its limit.
     pub no_shell: bool,
 }
 
@@ -652,8 +650,7 @@ impl Job {
         }
     }
 
-    /// A file of a batch job as far as it is known outside its nodes. As in Slurm, `%N` stays for the name of
-    /// the node.
+    /// A file of a batch job as far as it is known outside its nodes. As in Slurm, `%N` stays.
     fn file_path(&self, batch: &Batch, pattern: &str) -> String {
         let context = PatternContext {
             job: self.id.0,
@@ -788,8 +785,7 @@ impl Job {
         }
     }
 
-    /// True if the planner may consider the job at `now`: it is pending, not held, and has nothing to wait
-    /// for.
+    /// True if the planner may consider the job at `now`: it is pending, not held, and waits for nothing.
     #[must_use]
     pub fn eligible_at(&self, now: Time) -> bool {
         match &self.phase {

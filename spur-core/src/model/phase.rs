@@ -426,7 +426,8 @@ impl Phase {
         }
     }
 
-    /// Seconds that this attempt has run since its last checkpoint, or since its start: what is lost if the attempt ends now.
+    /// Seconds that this attempt has run since its last checkpoint, or since its start: what is lost if the
+    /// attempt ends now.
     #[must_use]
     pub fn unsaved_time(&self, now: Time) -> u64 {
         self.run_time(now).saturating_sub(self.checkpoint().map_or(0, |checkpoint| checkpoint.ran))

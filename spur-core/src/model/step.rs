@@ -192,8 +192,8 @@ impl Step {
         exits.map(|exits| exits.into_iter().max_by_key(ExitCode::rank).unwrap_or_default())
     }
 
-    /// When its nodes are told to end it because its time is over, the next time if they were told before. `paused` are the
-    /// seconds that its job has been suspended.
+    /// When its nodes are told to end it because its time is over, the next time if they were told before.
+    /// `paused` are the seconds that its job has been suspended.
     #[must_use]
     pub fn ends_at(&self, paused: u64) -> Option<Time> {
         match self.timed_out {

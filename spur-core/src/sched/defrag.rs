@@ -1,13 +1,13 @@
 //! Defragmentation on request: the cheapest moves of running jobs that let a waiting job start in one domain.
 //!
-//! A move ends a running job that may be requeued, and keeps other nodes for its next attempt. Plans are compared by the
-//! node-seconds that the moved jobs lose since their last checkpoints, then by the number of moves, then by the waste of the
-//! placement. The search is that for victims ([`moves`]) under one more condition: everyone who moves is placed again, all
-//! at once, outside of the domain.
+//! A move ends a running job that may be requeued, and keeps other nodes for its next attempt. Plans are
+//! compared by the node-seconds that the moved jobs lose since their last checkpoints, then by the number of
+//! moves, then by the waste of the placement. The search is that for victims ([`moves`]) under one more
+//! condition: everyone who moves is placed again, all at once, outside of the domain.
 //!
-//! Promises: nobody moves onto nodes that are planned for others while it runs, and the request starts on none, so that no
-//! start that is planned becomes later; the nodes of every move are free when its turn comes; no plan loses less unless the
-//! answer is marked as not exact.
+//! Promises: nobody moves onto nodes that are planned for others while it runs, and the request starts on
+//! none, so that no start that is planned becomes later; the nodes of every move are free when its turn
+//! comes; no plan loses less unless the answer is marked as not exact.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -157,8 +157,8 @@ pub enum Impossible {
     },
 }
 
-/// Whether a running job may be moved: it runs on, may be requeued, and is no component of a het job. What has whole leaves or
-/// runs in a reservation stays, and so does what has lost a node.
+/// Whether a running job may be moved: it runs on, may be requeued, and is no component of a het job. What
+/// has whole leaves or runs in a reservation stays, and so does what has lost a node.
 #[must_use]
 pub fn may_move(cluster: &Cluster, job: &Job) -> bool {
     let Phase::Running { alloc, preempted: None, .. } = &job.phase else { return false };
@@ -173,8 +173,8 @@ pub fn may_move(cluster: &Cluster, job: &Job) -> bool {
         && !inventory.may_close(&job.spec)
 }
 
-/// The cheapest moves that let a waiting job start in one domain: `job`, or else the one that needs most nodes of those for
-/// which there are moves. `remembered` are the later starts of the last plan.
+/// The cheapest moves that let a waiting job start in one domain: `job`, or else the one that needs most
+/// nodes of those for which there are moves. `remembered` are the later starts of the last plan.
 ///
 /// # Errors
 /// No moves can be looked for.
@@ -422,8 +422,8 @@ impl Site<'_> {
     }
 }
 
-/// The layer of which one domain is to hold a job: that of its must, or else the lowest of which some domain could hold it if
-/// every node were idle.
+/// The layer of which one domain is to hold a job: that of its must, or else the lowest of which some domain
+/// could hold it if every node were idle.
 fn goal_layer(eligible: &EligibleNodes, prospect: &Prospect, ask: &Ask) -> Option<Layer> {
     let fabric = &eligible.fabric;
     if fabric.roots().is_empty() || ask.strategy == Strategy::Flat {
@@ -477,7 +477,8 @@ impl<'a> Board<'a> {
         Self { input, realms: Realms::new(&inventory.reservations, now), free, planned }
     }
 
-    /// What is free of every node for so many seconds from now on, while later starts keep what they are planned to have.
+    /// What is free of every node for so many seconds from now on, while later starts keep what they are
+    /// planned to have.
     fn free(&self, seconds: u64) -> Vec<Amount> {
         let mut free = self.free.clone();
         let until = self.input.now + seconds;
@@ -705,8 +706,8 @@ impl Relocation<'_> {
         Some(self.start(index, found.first()?))
     }
 
-    /// By node: what a job that runs for so long finds there when some have left and others have `taken` something; `None`
-    /// where it may not run.
+    /// By node: what a job that runs for so long finds there when some have left and others have `taken`
+    /// something; `None` where it may not run.
     fn rooms_for(
         &mut self,
         seconds: u64,
@@ -744,8 +745,9 @@ impl Relocation<'_> {
         prospect.start(self.board.input.inventory, (candidate, None), None, &seat.parts, why)
     }
 
-    /// The starts in an order in which the nodes of each are free when its turn comes: at any moment whoever can move does,
-    /// because nobody's new nodes are those of another, so no move is in the way of a later one.
+    /// The starts in an order in which the nodes of each are free when its turn comes: at any moment whoever
+    /// can move does, because nobody's new nodes are those of another, so no move is in the way of a later
+    /// one.
     fn in_turn(&self, starts: Vec<(usize, Start)>) -> Option<Vec<(usize, Start)>> {
         let inventory = self.board.input.inventory;
         let mut free = self.board.free.clone();

@@ -28,7 +28,8 @@ pub struct Plan {
     pub waiting: Vec<Waiting>,
     /// The job to which this pass promised a start for the first time, and that start.
     pub promise: Option<(JobId, Time)>,
-    /// The first second at which a limit leaves enough for a job that it has stopped, if nothing else happens until then.
+    /// The first second at which a limit leaves enough for a job that it has stopped, if nothing else happens
+    /// until then.
     pub again: Option<Time>,
     /// What the pass did, in counts.
     pub report: Report,

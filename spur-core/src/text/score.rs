@@ -1,4 +1,5 @@
-//! A site's own score of a domain: an arithmetic expression, read once and evaluated for one domain after another.
+//! A site's own score of a domain: an arithmetic expression, read once and evaluated for one domain after
+//! another.
 //!
 //! ```text
 //! expression = term { ("+" | "-") term }
@@ -6,8 +7,8 @@
 //! factor     = number | name | "-" factor | "(" expression ")"
 //! ```
 //!
-//! All values are millionths in 64 bits. Every operation saturates, and whatever is divided by 0 is 0, so that every
-//! expression has a value for every domain and the same one on every machine.
+//! All values are millionths in 64 bits. Every operation saturates, and whatever is divided by 0 is 0, so
+//! that every expression has a value for every domain and the same one on every machine.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;

@@ -1,5 +1,5 @@
-//! Defragmentation against brute force on four leaves of four nodes: every set of jobs, every domain, every order of moves
-//! and every way to spread the moved jobs over leaves.
+//! Defragmentation against brute force on four leaves of four nodes: every set of jobs, every domain, every
+//! order of moves and every way to spread the moved jobs over leaves.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -309,7 +309,8 @@ fn requeue(world: &mut World, job: JobId) {
     world.apply(Event::JobRequeued { job, not_before: None, hold: None });
 }
 
-/// Makes the moves of a plan one after another, starts the request, and compares the starts that were planned before.
+/// Makes the moves of a plan one after another, starts the request, and compares the starts that were planned
+/// before.
 fn carry_out(world: &World, plan: &MovePlan, request: JobId) -> Result<(), TestCaseError> {
     let before = spur_core::sched::plan(&world.cluster, world.now, &Limits);
     let mut world = world.clone();

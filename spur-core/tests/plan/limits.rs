@@ -1,5 +1,5 @@
-//! Accounts and limits of a world, one line each: `account x GrpTRES=cpu=4 MaxJobs=2`, `user a MaxJobs=1`, `qos q GrpJobs=1`.
-//! All users are in one account, `x`, below `root`.
+//! Accounts and limits of a world, one line each: `account x GrpTRES=cpu=4 MaxJobs=2`, `user a MaxJobs=1`,
+//! `qos q GrpJobs=1`. All users are in one account, `x`, below `root`.
 
 use std::sync::Arc;
 
@@ -149,7 +149,8 @@ pub(crate) fn line() -> impl Strategy<Value = String> {
     ]
 }
 
-/// One job over time: whose it is, from when until when, its CPUs and nodes, and whether the plan has put it there.
+/// One job over time: whose it is, from when until when, its CPUs and nodes, and whether the plan has put it
+/// there.
 struct Slice {
     user: Arc<str>,
     from: Time,
@@ -191,7 +192,8 @@ fn slices(world: &World, plan: &Plan, later: &Reservations) -> Vec<Slice> {
     running.chain(starts).chain(later).collect()
 }
 
-/// Asserts that no limit of an association is exceeded at any moment by what a plan starts or plans for later.
+/// Asserts that no limit of an association is exceeded at any moment by what a plan starts or plans for
+/// later.
 pub(crate) fn are_planned_for(world: &World, plan: &Plan, later: &Reservations) {
     let tree = world.cluster.accounts();
     let slices = slices(world, plan, later);

@@ -17,7 +17,8 @@
 //! start 2 n[0-1] | 2 nodes
 //! ```
 //!
-//! Other commands: `expire`, `check OPTIONS`, `foretell JOB`, `foretell-first NUMBER`, `start-now`, `next`, `next-plan`, `hold JOB`, `down NODES`, `drain NODES`, `close PARTITION`.
+//! Other commands: `expire`, `check OPTIONS`, `foretell JOB`, `foretell-first NUMBER`, `start-now`, `next`,
+//! `next-plan`, `hold JOB`, `down NODES`, `drain NODES`, `close PARTITION`.
 
 use std::sync::Arc;
 

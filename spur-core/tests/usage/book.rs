@@ -117,7 +117,8 @@ impl Book {
         }
     }
 
-    /// Who a request counts for: the user in the account, or in his default account, or as a child of the account or of root.
+    /// Who a request counts for: the user in the account, or in his default account, or as a child of the
+    /// account or of root.
     fn of_request(&self, user: &str, account: Option<&str>) -> Holder {
         let all = || self.associations.values();
         let default = || all().find(|own| own.user.as_deref() == Some(user)).map(|own| &*own.account);

@@ -37,8 +37,8 @@ use crate::store::Journal;
 const BUFFER: usize = 16;
 /// Largest number of orders that are taken together, to merge acknowledgements.
 const TOGETHER: usize = 256;
-/// Reports of one node that wait for room in the journal's queue. Behind them nothing of that node is read: not even
-/// heartbeats.
+/// Reports of one node that wait for room in the journal's queue. Behind them nothing of that node is read:
+/// not even heartbeats.
 const HELD: usize = 256;
 /// Heartbeats that may be lost before a node is taken for silent.
 const SPARE_HEARTBEATS: u64 = 3;
@@ -209,8 +209,8 @@ impl Attendance {
         self.renderer.sealed(Order::Welcome(welcome))
     }
 
-    /// Takes what the node says, until it says no more. Reports wait here while the journal's queue is half full: those that
-    /// a controller which ends has not acknowledged are repeated.
+    /// Takes what the node says, until it says no more. Reports wait here while the journal's queue is half
+    /// full: those that a controller which ends has not acknowledged are repeated.
     async fn listen(&self, node: NodeId, connection: u64, incoming: &mut Streaming<v1::NodeMessage>) {
         let (mut reports, mut unknown) = (VecDeque::new(), 0_u64);
         loop {

@@ -174,7 +174,8 @@ impl Rows {
         }
     }
 
-    /// Notes what was set of a run: in its row, if that is here or can be made, or else for the row in the database.
+    /// Notes what was set of a run: in its row, if that is here or can be made, or else for the row in the
+    /// database.
     fn annotate(&mut self, cluster: &Cluster, run: Attempt, note: &JobNote) {
         if cluster.job(run.job).is_some_and(|job| job.attempt() == run) {
             self.changed.insert(run.job);
@@ -324,8 +325,8 @@ pub(crate) fn annotate(row: &mut JobRow, note: &JobNote) {
     }
 }
 
-/// How the batch step of a job ended: a job is preempted or runs out of time, its steps are cancelled, unless they end
-/// by themselves.
+/// How the batch step of a job ended: a job is preempted or runs out of time, its steps are cancelled, unless
+/// they end by themselves.
 fn batch_state(state: EndState, exit: ExitCode, own: Option<&BatchEnd>) -> &'static str {
     match (state, own) {
         (_, Some(own)) if own.end.out_of_memory => EndState::OutOfMemory.name(),

@@ -150,8 +150,8 @@ impl Work {
         batches.filter(|batch| !self.owner.blobs.has(batch)).cloned().collect()
     }
 
-    /// Has the scripts of a start read outside this thread, before the start is decided: a launch that follows needs no
-    /// database.
+    /// Has the scripts of a start read outside this thread, before the start is decided: a launch that
+    /// follows needs no database.
     fn fetch(&self, ask: Box<Ask>, missing: Vec<Batch>) {
         let (blobs, inbox) = (self.owner.blobs.clone(), self.owner.inbox.clone());
         self.owner.runtime.spawn(async move {

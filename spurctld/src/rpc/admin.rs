@@ -252,7 +252,8 @@ impl Desk {
         }
     }
 
-    /// A sentence for each standby whose configuration is not what is in force, or that has not followed the last change.
+    /// A sentence for each standby whose configuration is not what is in force, or that has not followed the
+    /// last change.
     async fn differing_standbys(&self) -> Vec<String> {
         let (seq, until) = (self.replica.read().seq(), Instant::now() + FOLLOWED);
         loop {

@@ -1,5 +1,5 @@
-//! `sacctmgr modify job`: the runs that are meant are looked up in the replica and, of jobs that have left it, in
-//! accounting; the owner sets the values.
+//! `sacctmgr modify job`: the runs that are meant are looked up in the replica and, of jobs that have left
+//! it, in accounting; the owner sets the values.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! `spur defrag`: moves that let a request start in one domain, planned on a copy of the cluster and made one by one.
+//! `spur defrag`: moves that let a request start in one domain, planned on a copy of the cluster and made one
+//! by one.
 
 use spur_core::controller::{self, Command, Input, Reply};
 use spur_core::id::JobId;
@@ -18,8 +19,8 @@ impl Desk {
     /// Plans moves for a request or a waiting job, and makes them if the request says so.
     ///
     /// # Errors
-    /// A request that the cluster refuses, or one for which no moves can be looked for. Operators alone make moves, and see
-    /// the jobs of others where these are private.
+    /// A request that the cluster refuses, or one for which no moves can be looked for. Operators alone make
+    /// moves, and see the jobs of others where these are private.
     pub(super) async fn defragment_for(
         &self,
         caller: Caller,
@@ -77,8 +78,8 @@ impl Desk {
         .await
     }
 
-    /// Has the owner make one move after another, and then keep the domain for a job that waits. Says how many moves were
-    /// begun, and why no more.
+    /// Has the owner make one move after another, and then keep the domain for a job that waits. Says how
+    /// many moves were begun, and why no more.
     async fn make_moves(&self, caller: &Caller, plan: &MovePlan, submitted: bool) -> (u32, String) {
         let nameless = Name { id: None, retry: false };
         let mut made = 0;

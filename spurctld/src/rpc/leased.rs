@@ -1,8 +1,8 @@
 //! Answers leave a controller only within its lease: after that, another controller may have acknowledged
 //! changes that this one does not know.
 //!
-//! While the database is away, changes are refused at once, and commands that found no leader may have an old answer, of a
-//! leader or of a standby, which says since when it may be old.
+//! While the database is away, changes are refused at once, and commands that found no leader may have an old
+//! answer, of a leader or of a standby, which says since when it may be old.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -143,7 +143,8 @@ where
     }
 }
 
-/// What a method needs, by the path of its calls. A method that the table lacks is taken for one that commits.
+/// What a method needs, by the path of its calls. A method that the table lacks is taken for one that
+/// commits.
 fn needs(path: &str) -> Needs {
     let method = path.rsplit('/').next().unwrap_or_default();
     METHODS.iter().find(|(name, _)| *name == method).map_or(Needs::Commit, |(_, needs)| *needs)

@@ -61,8 +61,8 @@ impl Desk {
         }
     }
 
-    /// A new credential for a step, if it has not ended, and where its nodes are: the daemon of one may have been started
-    /// since, and listen elsewhere.
+    /// A new credential for a step, if it has not ended, and where its nodes are: the daemon of one may have
+    /// been started since, and listen elsewhere.
     fn renew(
         &self,
         caller: &Caller,

@@ -1,4 +1,5 @@
-//! Jobs and nodes as they change, for whoever follows the cluster: first all that are meant, then each that has changed.
+//! Jobs and nodes as they change, for whoever follows the cluster: first all that are meant, then each that
+//! has changed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -39,8 +40,8 @@ struct Wish {
 }
 
 impl Desk {
-    /// Tells of jobs and nodes now and whenever they change. Goes on after the entry of the request where its changes are
-    /// known, and begins anew otherwise.
+    /// Tells of jobs and nodes now and whenever they change. Goes on after the entry of the request where its
+    /// changes are known, and begins anew otherwise.
     pub(super) fn watch_cluster_of(
         &self,
         caller: Caller,

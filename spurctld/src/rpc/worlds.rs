@@ -1,5 +1,5 @@
-//! The steps of the components of a het job that run one program: ranks and nodes count through all of them, and MPI programs
-//! are one world.
+//! The steps of the components of a het job that run one program: ranks and nodes count through all of them,
+//! and MPI programs are one world.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -18,8 +18,8 @@ use super::{
 /// How long a read rests that failed because the database is away.
 const READ_AGAIN: Duration = Duration::from_millis(100);
 
-/// The open journal. Clones share it; it is closed by [`Journal::close`] or when the last clone is dropped and all
-/// that was handed in is durable.
+/// The open journal. Clones share it; it is closed by [`Journal::close`] or when the last clone is dropped
+/// and all that was handed in is durable.
 #[derive(Clone)]
 pub struct Journal {
     shared: Arc<Shared>,
@@ -184,7 +184,8 @@ impl Journal {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Whether this handle is of a controller that leads, or did until its lease ended; false for a standby's.
+    /// Whether this handle is of a controller that leads, or did until its lease ended; false for a
+    /// standby's.
     pub fn leads(&self) -> bool {
         self.shared.epoch > 0
     }
@@ -224,7 +225,8 @@ impl Journal {
         self.shared.reader.standbys().await
     }
 
-    /// Waits while half of the queue of batches, or more, is taken. A journal that has ended lets nobody wait.
+    /// Waits while half of the queue of batches, or more, is taken. A journal that has ended lets nobody
+    /// wait.
     pub async fn has_room(&self) {
         let mut committed = self.shared.committed.clone();
         loop {
@@ -242,7 +244,8 @@ impl Journal {
         queue.capacity() <= queue.max_capacity() / 2
     }
 
-    /// From now on keeps beside the lease what the cluster's own clock shows: `base_ms` beyond the milliseconds since boot.
+    /// From now on keeps beside the lease what the cluster's own clock shows: `base_ms` beyond the
+    /// milliseconds since boot.
     pub fn follow_clock(&self, base_ms: i64) {
         if let Some(lease) = &self.shared.lease {
             lease.follow_clock(base_ms);

@@ -14,14 +14,15 @@ use crate::fixture::{batch, directory};
 
 const PASSWORD: &str = "the-secret-of-a-test";
 
-/// Whoever comes by TCP uses TLS, and proves itself by certificate for the database `certified`, by password for others.
+/// Whoever comes by TCP uses TLS, and proves itself by certificate for the database `certified`, by password
+/// for others.
 const ACCESS: &str = "local all all trust
 hostssl certified all 127.0.0.1/32 cert
 hostssl all all 127.0.0.1/32 scram-sha-256
 ";
 
-/// A certificate or key of `tests/data/tls`. `database.pem` is of the server at 127.0.0.1, `database-user.pem` of the user
-/// `spur`; both are of `database-authority.pem`.
+/// A certificate or key of `tests/data/tls`. `database.pem` is of the server at 127.0.0.1,
+/// `database-user.pem` of the user `spur`; both are of `database-authority.pem`.
 fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/data/tls").join(name)
 }

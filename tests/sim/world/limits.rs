@@ -25,8 +25,8 @@ pub(super) fn gpus() -> Vec<NodeGres> {
     vec![gpu("a100"), gpu("h100")]
 }
 
-/// Limits are enforced, and of some clusters that a job can finish within budgets. Usage decays fast, so that budgets that
-/// are used up have room again. Some partitions weigh what is billed.
+/// Limits are enforced, and of some clusters that a job can finish within budgets. Usage decays fast, so that
+/// budgets that are used up have room again. Some partitions weigh what is billed.
 pub(super) fn enforce(policy: &mut Policy, seed: u64) {
     let safe = if seed.is_multiple_of(2) { AccountingEnforce::Safe } else { AccountingEnforce::Limits };
     policy.jobs.accounting_enforce = vec![safe];
@@ -84,8 +84,8 @@ impl World {
         Shape { memory, gres: gres.0, ..shape }
     }
 
-    /// Adds the accounts, the QOS and their limits, where they are not there yet. Every job by itself is within all
-    /// limits, so that each can run in the end.
+    /// Adds the accounts, the QOS and their limits, where they are not there yet. Every job by itself is
+    /// within all limits, so that each can run in the end.
     pub(super) fn plant(&mut self) {
         let tree = self.controller.as_ref().map(|running| Arc::clone(running.cluster.accounts()));
         if tree.is_none_or(|tree| tree.account("chem").is_some()) {

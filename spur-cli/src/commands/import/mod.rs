@@ -1,8 +1,8 @@
 //! The command `spur import slurm DIR`: writes a `spur.toml` from Slurm's files.
 //!
-//! Nothing stops the import but a file that cannot be read. What has a counterpart is written as a key; what has none is named in a comment above the
-//! table that it is nearest to, with the file, the line and the reason. What is written is a configuration that
-//! loads.
+//! Nothing stops the import but a file that cannot be read. What has a counterpart is written as a key; what
+//! has none is named in a comment above the table that it is nearest to, with the file, the line and the
+//! reason. What is written is a configuration that loads.
 
 mod keys;
 mod lines;
@@ -213,8 +213,8 @@ impl Files {
         Ok(all)
     }
 
-    /// The file that an `Include` line of `path` names. A copy of `/etc/slurm` names files where they were, and has them beside
-    /// the file that includes them.
+    /// The file that an `Include` line of `path` names. A copy of `/etc/slurm` names files where they were,
+    /// and has them beside the file that includes them.
     fn included(&mut self, path: &Path, name: &str, line: &Line) -> PathBuf {
         let directory = path.parent().unwrap_or(Path::new("."));
         let named = directory.join(name);

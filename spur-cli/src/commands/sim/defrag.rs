@@ -1,4 +1,5 @@
-//! `spur defrag` in a workload: read and laid out by the real command, planned and carried out by the simulated controller.
+//! `spur defrag` in a workload: read and laid out by the real command, planned and carried out by the
+//! simulated controller.
 
 use jiff::tz::TimeZone;
 use spur_core::sched::defrag::Finding;

@@ -43,8 +43,8 @@ pub(super) fn parts(
     Ok(parts)
 }
 
-/// The jobs to run a step in, each with its wishes: the job that `--jobid` names, or the components of it that `--het-group`
-/// names.
+/// The jobs to run a step in, each with its wishes: the job that `--jobid` names, or the components of it
+/// that `--het-group` names.
 ///
 /// # Errors
 /// No such job, or a component that it does not have.
@@ -66,7 +66,8 @@ pub(super) async fn parts_of(
     Ok(parts)
 }
 
-/// The wishes for one component: a variable that all components have their own of is read as that of this one.
+/// The wishes for one component: a variable that all components have their own of is read as that of this
+/// one.
 fn of_component(session: &Session, group: u32, words: &[String]) -> anyhow::Result<Submission> {
     let env = |name: &str| {
         let own = session.env(&format!("{name}{GROUP}{group}"));
@@ -81,7 +82,8 @@ fn of_component(session: &Session, group: u32, words: &[String]) -> anyhow::Resu
     Ok(wishes)
 }
 
-/// Tells the controller that the steps of several components run one program, so that the ranks of their tasks count through.
+/// Tells the controller that the steps of several components run one program, so that the ranks of their
+/// tasks count through.
 ///
 /// # Errors
 /// The controller does not know the steps any longer.

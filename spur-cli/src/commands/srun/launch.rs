@@ -28,8 +28,8 @@ use crate::place;
 use crate::session::{Session, whoami};
 
 impl Run {
-    /// Launches a step that was laid out. `all_tasks` are those of all steps that run the program and may write the same files;
-    /// `None` if there is no other.
+    /// Launches a step that was laid out. `all_tasks` are those of all steps that run the program and may
+    /// write the same files; `None` if there is no other.
     pub(super) fn launch(
         session: &Session,
         laid_out: LaidOut,
@@ -45,7 +45,8 @@ impl Run {
         if wishes.step.pty {
             (wishes.step.unbuffered, wishes.step.label) = (true, false);
         }
-        // What srun writes itself lies where it was called, as in Slurm; what tasks open, in their working directory.
+        // What srun writes itself lies where it was called, as in Slurm; what tasks open, in their working
+        // directory.
         let called_in = place::directory(None)?;
         let names = names(session, job, &step, PathBuf::from(&called_in));
         let array = names.array;

@@ -23,7 +23,8 @@ pub trait Sums {
     fn held(&self, rule: &Rule) -> Rate;
     /// The amount of the resource times seconds that running jobs may still use.
     fn promised(&self, rule: &Rule) -> Amount;
-    /// The amount of the resource times seconds that was used, decayed; without a resource the seconds of runs.
+    /// The amount of the resource times seconds that was used, decayed; without a resource the seconds of
+    /// runs.
     fn past(&self, rule: &Rule) -> Amount;
 }
 
@@ -161,8 +162,8 @@ impl<S: Sums> Judge<'_, S> {
         asked.rules.start.iter().find_map(|rule| self.over(rule, asked, 1))
     }
 
-    /// The first limit of submissions that refuses so many more jobs; where their QOS is strict, also a limit that a job is
-    /// over by itself.
+    /// The first limit of submissions that refuses so many more jobs; where their QOS is strict, also a limit
+    /// that a job is over by itself.
     #[must_use]
     pub fn submit(&self, asked: &Asked<'_>, jobs: u64) -> Option<Stop> {
         let nobody = Judge { sums: &Nobody, safe: self.safe };

@@ -88,8 +88,8 @@ impl Share {
         candidate.free.lowest(tasks.saturating_mul(self.each()).min(candidate.free.len()))
     }
 
-    /// How many CPUs `--mem-per-cpu` counts on a node: those that its tasks ask for, of the step's `cpus` there. A step that
-    /// has all CPUs of its nodes does not pay for those that no task asks for.
+    /// How many CPUs `--mem-per-cpu` counts on a node: those that its tasks ask for, of the step's `cpus`
+    /// there. A step that has all CPUs of its nodes does not pay for those that no task asks for.
     fn cpus_of_tasks(&self, tasks: u32, cpus: &IdSet) -> u32 {
         tasks.saturating_mul(self.each()).min(cpus.len())
     }

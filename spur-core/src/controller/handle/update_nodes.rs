@@ -62,8 +62,8 @@ pub(super) fn check(
     Ok(Decision { nodes, change, drain, moved })
 }
 
-/// Refuses to put a node into service whose devices are missing: jobs would get numbers behind which there is nothing. The next
-/// registration with its devices, or another `Gres=`, lets it serve again.
+/// Refuses to put a node into service whose devices are missing: jobs would get numbers behind which there is
+/// nothing. The next registration with its devices, or another `Gres=`, lets it serve again.
 fn check_devices(cluster: &Cluster, nodes: &[NodeId]) -> Result<(), Reject> {
     let lacks = |node: &Node| {
         let registration = node.registration.as_ref().filter(|_| node.configured)?;
@@ -77,7 +77,8 @@ fn check_devices(cluster: &Cluster, nodes: &[NodeId]) -> Result<(), Reject> {
     }
 }
 
-/// Whether there is anything to boot nodes with or to switch them off, or a boot that can still be called off.
+/// Whether there is anything to boot nodes with or to switch them off, or a boot that can still be called
+/// off.
 fn check_power(cluster: &Cluster, nodes: &[NodeId], change: Option<NodeStateChange>) -> Result<(), Reject> {
     match change {
         Some(NodeStateChange::PowerDown(_) | NodeStateChange::PowerUp)

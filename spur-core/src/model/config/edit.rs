@@ -70,7 +70,8 @@ pub const PARTITION_KEYS: [&str; 40] = [
     "TRESBillingWeights",
 ];
 
-/// Keys of partitions that are known and have one value here, which is the one that leaves everything as it is.
+/// Keys of partitions that are known and have one value here, which is the one that leaves everything as it
+/// is.
 pub const PARTITION_KEYS_OF_ONE_VALUE: [(&str, &[&str]); 5] = [
     ("CpuBind", &["", "off", "none"]),
     ("ExclusiveUser", &["no"]),

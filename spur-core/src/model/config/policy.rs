@@ -66,7 +66,8 @@ pub struct JobPolicy {
     pub enforce_part_limits: EnforcePartLimits,
     /// `mpi_default`: the interface for MPI programs of steps without `--mpi`.
     pub mpi_default: MpiDefault,
-    /// `kill_on_bad_exit`: whether a step ends with its first task that fails, unless `srun -K` says otherwise.
+    /// `kill_on_bad_exit`: whether a step ends with its first task that fails, unless `srun -K` says
+    /// otherwise.
     pub kill_on_bad_exit: bool,
     /// `propagate_resource_limits`: the limits that jobs get of their users'; `ALL` and `NONE` stand alone.
     pub propagate_resource_limits: Vec<Arc<str>>,

@@ -1,5 +1,5 @@
-//! `propagate_resource_limits` and `propagate_resource_limits_except`: which of a user's resource limits jobs get unless
-//! `--propagate` names them.
+//! `propagate_resource_limits` and `propagate_resource_limits_except`: which of a user's resource limits jobs
+//! get unless `--propagate` names them.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use super::JobPolicy;
 pub const RESOURCE_LIMITS: [&str; 10] =
     ["AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK"];
 
-/// The name of a limit, written with or without `RLIMIT_` and in any letter case; `None` if there is no such limit.
+/// The name of a limit, written with or without `RLIMIT_` and in any letter case; `None` if there is no such
+/// limit.
 #[must_use]
 pub fn resource_limit(word: &str) -> Option<&'static str> {
     let word = word.to_ascii_uppercase();

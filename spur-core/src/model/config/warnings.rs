@@ -13,7 +13,8 @@ impl Policy {
         self.topologies.iter().filter_map(|topology| self.nodes_without_place(topology)).collect()
     }
 
-    /// The nodes of partitions that use a topology and have no place in it: no job that the topology places gets them.
+    /// The nodes of partitions that use a topology and have no place in it: no job that the topology places
+    /// gets them.
     fn nodes_without_place(&self, topology: &TopologyConfig) -> Option<String> {
         let (kind, lists): (&str, Vec<&str>) = match topology.plugin {
             Plugin::Tree => {

@@ -1,7 +1,8 @@
 //! The jobs that move out of one domain: the search for victims of one job under one more condition.
 //!
-//! [`visit`] goes through sets of jobs whose leaving makes room in a domain, and asks a [`MoveGoal`] whether a set will do. A
-//! set that will not may become one with jobs that hold nodes outside of the domain, because these make room there.
+//! [`visit`] goes through sets of jobs whose leaving makes room in a domain, and asks a [`MoveGoal`] whether
+//! a set will do. A set that will not may become one with jobs that hold nodes outside of the domain, because
+//! these make room there.
 
 use crate::model::config::PreemptCost;
 use crate::model::fabric::DomainId;
@@ -141,8 +142,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         self.goal.meets(&found)
     }
 
-    /// Decides about the job at a position and all after it. `fits`: those that move make room enough, but the goal does not
-    /// take them as they are.
+    /// Decides about the job at a position and all after it. `fits`: those that move make room enough, but
+    /// the goal does not take them as they are.
     fn branch(&mut self, at: usize, loss: Loss, fits: bool) {
         let count = self.search.len();
         let budget = self.search.budget();

@@ -1,7 +1,8 @@
 //! Jobs of the queue that wait for a limit of associations or QOS, by limit and by how much they ask of it.
 //!
-//! A limit that leaves too little for a job leaves too little for every job that asks no less. So a quick pass looks at
-//! the first job of each group only, and at the next one when the first is not stopped any more.
+//! A limit that leaves too little for a job leaves too little for every job that asks no less. So a quick
+//! pass looks at the first job of each group only, and at the next one when the first is not stopped any
+//! more.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -208,8 +208,8 @@ impl Rows {
         chunk.least = chunk.rows.iter().map(|row| row.least).reduce(Least::min).unwrap_or(least);
     }
 
-    /// The next row at or behind a place for which `may` holds, of a job that is not asleep; it has to hold for the least of
-    /// several rows if it holds for any of them. The place is moved behind the row.
+    /// The next row at or behind a place for which `may` holds, of a job that is not asleep; it has to hold
+    /// for the least of several rows if it holds for any of them. The place is moved behind the row.
     pub(crate) fn next(&self, place: &mut Place, may: impl Fn(&Least) -> bool) -> Option<Row> {
         let may = |least: &Least| *least != Least::ASLEEP && may(least);
         while let Some(chunk) = self.chunks.get(place.chunk) {

@@ -1,4 +1,5 @@
-//! The limits of associations and QOS that apply to jobs in the queue, shared by all jobs that count for the same.
+//! The limits of associations and QOS that apply to jobs in the queue, shared by all jobs that count for the
+//! same.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -275,7 +275,8 @@ impl Quick {
 }
 
 impl Memory {
-    /// Has the limits of a pass count what is planned for heads already, and know which of them have stopped jobs.
+    /// Has the limits of a pass count what is planned for heads already, and know which of them have stopped
+    /// jobs.
     fn recall_limits(&mut self, walk: &mut Walk<Ledger>, line: &PendingOrder) {
         let closed = std::mem::take(&mut self.closed);
         let Some(limits) = &mut walk.limits else { return };

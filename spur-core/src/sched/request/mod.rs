@@ -30,11 +30,11 @@ pub use need::{Given, Need, Scarce, Slot};
 pub struct Request {
     /// The fewest and the most nodes; `None` where only tasks count.
     pub nodes: Option<(u32, u32)>,
-    /// Whether the most nodes are only a limit for a job that counts tasks, set by the partition or by `--use-min-nodes`: fewer
-    /// are as good.
+    /// Whether the most nodes are only a limit for a job that counts tasks, set by the partition or by
+    /// `--use-min-nodes`: fewer are as good.
     pub is_limited: bool,
-    /// The node counts that will do, the preferred one first, where not every number of the range does: the largest, or the
-    /// smallest with `--use-min-nodes`.
+    /// The node counts that will do, the preferred one first, where not every number of the range does: the
+    /// largest, or the smallest with `--use-min-nodes`.
     pub sizes: Option<Vec<u32>>,
     /// Number of slots of the whole job; `None` for one on each node.
     pub slots: Option<u32>,

@@ -57,8 +57,8 @@ impl StepFunction {
         changes.into_iter().fold(self.at(from), i64::min)
     }
 
-    /// The least amount after any change of a subtree behind one time and before another, where `before` is what there is
-    /// before the subtree; without a time there is no bound.
+    /// The least amount after any change of a subtree behind one time and before another, where `before` is
+    /// what there is before the subtree; without a time there is no bound.
     fn least_between(&self, link: Link, before: i64, from: Option<Time>, to: Option<Time>) -> Option<i64> {
         let node = self.node(link)?;
         if from.is_none() && to.is_none() {

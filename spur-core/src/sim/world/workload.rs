@@ -103,8 +103,8 @@ impl<W: Watch> World<W> {
         Foresight { warnings, ..Foresight::of(&trial, &plan, self.now, job) }
     }
 
-    /// The moves that let a request, or a job that waits, start in one domain; with neither, the waiting job that needs most
-    /// nodes. The cluster is given back with the request in it.
+    /// The moves that let a request, or a job that waits, start in one domain; with neither, the waiting job
+    /// that needs most nodes. The cluster is given back with the request in it.
     ///
     /// # Errors
     /// Why the request is refused, or no moves can be looked for.
@@ -130,8 +130,8 @@ impl<W: Watch> World<W> {
         found.map(|found| (cluster, found)).map_err(|why| why.to_string())
     }
 
-    /// An operator makes moves, one after another, and has the domain kept for a job that waits. Says how many moves were
-    /// begun, and why no more.
+    /// An operator makes moves, one after another, and has the domain kept for a job that waits. Says how
+    /// many moves were begun, and why no more.
     pub fn make_moves(&mut self, plan: &MovePlan, waits: bool) -> (u32, String) {
         let mut made = 0;
         for moved in &plan.moves {

@@ -163,8 +163,8 @@ impl Database {
         Ok(connection)
     }
 
-    /// Refuses a server whose acknowledgements are worth nothing, and warns of one whose failover can lose them. A server
-    /// that was looked at last is taken as it was.
+    /// Refuses a server whose acknowledgements are worth nothing, and warns of one whose failover can lose
+    /// them. A server that was looked at last is taken as it was.
     async fn check(&self, connection: &mut PgConnection, server: usize) -> Result<(), StoreError> {
         if self.inner.checked.load(Ordering::Relaxed) == server + 1 {
             return Ok(());

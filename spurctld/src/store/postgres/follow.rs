@@ -118,7 +118,8 @@ impl Follower {
         }
     }
 
-    /// A handle on the journal for readers, who see in it whether the database answers and where the leader is.
+    /// A handle on the journal for readers, who see in it whether the database answers and where the leader
+    /// is.
     #[must_use]
     pub fn journal(&self) -> Journal {
         let reader = backend::Reader::Postgres(self.reader.clone());
@@ -131,7 +132,8 @@ impl Follower {
         self.session.lease.seen().map(|row| row.version)
     }
 
-    /// What the cluster's own clock shows now by the lease row and the database's clock; `None` if no leader has said.
+    /// What the cluster's own clock shows now by the lease row and the database's clock; `None` if no leader
+    /// has said.
     #[must_use]
     pub fn own_ms(&self) -> Option<i64> {
         let beside = &self.session.beside;

@@ -26,7 +26,8 @@ pub(in crate::store) struct Shared {
     /// Difference between the cluster's own clock and the milliseconds since boot.
     own_base_ms: Arc<AtomicI64>,
     condition: watch::Sender<Condition>,
-    /// Where the controller that leads is reached, with commas between several addresses; empty if nobody else leads.
+    /// Where the controller that leads is reached, with commas between several addresses; empty if nobody
+    /// else leads.
     leader: Arc<Mutex<String>>,
 }
 

@@ -1,9 +1,10 @@
 //! Requests of `sacctmgr`: adding, changing and deleting accounts, users, associations, QOS and coordinators,
 //! and loading a dump.
 //!
-//! A request is worked out on a copy of the policy tree, which shares memory with it, step by step, and what comes of it is one list of changes. What
-//! is said of it is Slurm's `sacctmgr`'s. A client that has shown that to a user sends it with the request: if the same
-//! request would now do something else, it does nothing.
+//! A request is worked out on a copy of the policy tree, which shares memory with it, step by step, and what
+//! comes of it is one list of changes. What is said of it is Slurm's `sacctmgr`'s. A client that has shown
+//! that to a user sends it with the request: if the same request would now do something else, it does
+//! nothing.
 
 mod add;
 mod delete;

@@ -141,7 +141,8 @@ pub(super) fn tls(mut section: Section<'_>, method: AuthMethod) -> TlsLocal {
     tls
 }
 
-/// `[[clusters]]`: each has a name of its own, and says by `socket` or by `ca_file` whom commands believe there.
+/// `[[clusters]]`: each has a name of its own, and says by `socket` or by `ca_file` whom commands believe
+/// there.
 pub(super) fn clusters(top: &mut Section<'_>, method: AuthMethod) -> Vec<ClusterLocal> {
     let mut all: Vec<ClusterLocal> = Vec::new();
     for mut section in top.sections("clusters") {

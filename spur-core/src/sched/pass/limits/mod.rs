@@ -1,11 +1,12 @@
 //! The limits of associations and QOS in a pass.
 //!
-//! A job is stopped if a limit leaves too little at the moment at which it would otherwise start, or later while it runs. A
-//! stopped job keeps no nodes and keeps nobody else waiting. A job that is planned for later is booked in its limits, and
-//! nobody behind it takes that from it.
+//! A job is stopped if a limit leaves too little at the moment at which it would otherwise start, or later
+//! while it runs. A stopped job keeps no nodes and keeps nobody else waiting. A job that is planned for later
+//! is booked in its limits, and nobody behind it takes that from it.
 //!
-//! Where a limit leaves too little now, jobs that may get nodes for later are looked at all the same, because others may
-//! have ended by then. Once such a limit has stopped a job, it stops every job behind it that asks no less of the limit.
+//! Where a limit leaves too little now, jobs that may get nodes for later are looked at all the same, because
+//! others may have ended by then. Once such a limit has stopped a job, it stops every job behind it that asks
+//! no less of the limit.
 
 mod room;
 
@@ -103,7 +104,8 @@ impl PassLimits {
         self.closed.stops(&group.0, group.1, key)
     }
 
-    /// The first second at which some limit leaves enough for a job that it has stopped, although nothing else happens.
+    /// The first second at which some limit leaves enough for a job that it has stopped, although nothing
+    /// else happens.
     pub(crate) fn again(&self) -> Option<Time> {
         self.room.again()
     }
@@ -114,8 +116,8 @@ impl PassLimits {
     }
 }
 
-/// The limits that have stopped jobs because they leave too little now: by what a limit counts and by how much a job asked
-/// for, the place of the first such job in the queue.
+/// The limits that have stopped jobs because they leave too little now: by what a limit counts and by how
+/// much a job asked for, the place of the first such job in the queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Closed(BTreeMap<Lane, BTreeMap<u128, Key>>);
 
@@ -203,8 +205,9 @@ impl<S: Space> Walk<S> {
         Some(over.stop)
     }
 
-    /// Looks at the limits of a job that comes next, by what it takes at least: finds the partitions in which one stops it.
-    /// The limit, if that is so in all. A job that has a later start, or may get one, is not stopped by what others have now.
+    /// Looks at the limits of a job that comes next, by what it takes at least: finds the partitions in which
+    /// one stops it. The limit, if that is so in all. A job that has a later start, or may get one, is not
+    /// stopped by what others have now.
     pub(super) fn stopped(&mut self, candidate: &Queued, own: &[Prospect], has_later: bool) -> Option<Stop> {
         self.limits.as_ref()?;
         let (mut first, mut groups): (Option<Over>, Vec<Group>) = (None, Vec::new());
@@ -237,7 +240,8 @@ impl<S: Space> Walk<S> {
         Some(first.stop)
     }
 
-    /// Looks at the limits of all components of a het job, each in any of its partitions, by what each takes at least.
+    /// Looks at the limits of all components of a het job, each in any of its partitions, by what each takes
+    /// at least.
     pub(super) fn stopped_together(&mut self, candidate: &Queued, may_wait: bool) -> Option<Stop> {
         self.limits.as_ref()?;
         for component in candidate.all() {
@@ -255,8 +259,8 @@ impl<S: Space> Walk<S> {
         None
     }
 
-    /// Whether a limit stops a job, with all its components, at the places and the time that were found for it; notes the
-    /// limit.
+    /// Whether a limit stops a job, with all its components, at the places and the time that were found for
+    /// it; notes the limit.
     pub(super) fn stops_at<'p>(
         &mut self,
         candidate: &Queued,
@@ -380,8 +384,8 @@ impl<S: Space> Walk<S> {
         self.limits.as_mut()?.room.over(&own.rules, &ask)
     }
 
-    /// The earliest start of a job that the limits let it have; the limit that stops the job wherever it could start. A job
-    /// that has a later start keeps that, if limits only keep it from starting now.
+    /// The earliest start of a job that the limits let it have; the limit that stops the job wherever it
+    /// could start. A job that has a later start keeps that, if limits only keep it from starting now.
     pub(super) fn find_within_limits(
         &mut self,
         candidate: &Queued,

@@ -1,8 +1,8 @@
 //! What limits leave, now and at later times, beside what a pass starts and plans.
 //!
-//! Each limit that counts what runs has a counter: the sum now, and the sum of what is planned for later. While both
-//! together leave enough, nothing else is looked at. Otherwise the amount over time is worked out, a step function of the
-//! ends of running jobs and of what is planned, and kept up to date from then on.
+//! Each limit that counts what runs has a counter: the sum now, and the sum of what is planned for later.
+//! While both together leave enough, nothing else is looked at. Otherwise the amount over time is worked out,
+//! a step function of the ends of running jobs and of what is planned, and kept up to date from then on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,8 +36,8 @@ pub(super) struct Booking {
     pub(super) seconds: u64,
 }
 
-/// The jobs that are planned to start later, by their turns; and the turns of those to which the same limits apply, by the
-/// address of these.
+/// The jobs that are planned to start later, by their turns; and the turns of those to which the same limits
+/// apply, by the address of these.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bookings {
     by_turn: BTreeMap<Turn, Booking>,
@@ -141,7 +141,8 @@ pub(super) struct Ask<'a> {
 }
 
 impl Ask<'_> {
-    /// What the counter of a limit counts for jobs beside this one, and what they may use; and what the displaced counted.
+    /// What the counter of a limit counts for jobs beside this one, and what they may use; and what the
+    /// displaced counted.
     fn others(&self, rule: &Rule, counter: &Counter, running: &Counters) -> (u128, Amount, u128) {
         let (mut held, mut promised) = (0, Amount::ZERO);
         for other in self.beside.iter().filter(|other| other.rules.holders.contains(&rule.holder)) {
@@ -160,10 +161,11 @@ impl Ask<'_> {
 #[derive(Clone, Debug)]
 pub(super) struct Over {
     pub(super) stop: Stop,
-    /// Whether the job may start later, when others have ended: not where it is over the limit by itself, nor where the limit
-    /// is judged by what is now alone.
+    /// Whether the job may start later, when others have ended: not where it is over the limit by itself, nor
+    /// where the limit is judged by what is now alone.
     pub(super) passing: bool,
-    /// What the job asks of the limit, to compare with what others ask of it; `None` where it is over the limit by itself.
+    /// What the job asks of the limit, to compare with what others ask of it; `None` where it is over the
+    /// limit by itself.
     pub(super) wants: Option<u128>,
 }
 
@@ -305,8 +307,8 @@ impl Room {
         falling.wants = falling.wants.min(wants);
     }
 
-    /// The first second at which some limit that falls with time leaves enough for a job that it has stopped, if nothing
-    /// else happens until then.
+    /// The first second at which some limit that falls with time leaves enough for a job that it has stopped,
+    /// if nothing else happens until then.
     pub(super) fn again(&self) -> Option<Time> {
         self.falling.iter().filter_map(|(at, falling)| self.leaves_enough(&self.counters[*at], falling)).min()
     }
@@ -342,7 +344,8 @@ impl Room {
             for holding in holdings {
                 let end = match holding.rest {
                     Rest::Until(end) => end.max(self.now + 1),
-                    // When one that is suspended goes on, or one starts for which nodes are kept, is not known.
+                    // When one that is suspended goes on, or one starts for which nodes are kept, is not
+                    // known.
                     Rest::Seconds(_) | Rest::Endless => Time::MAX,
                 };
                 counter.occupy(self.now, end, counter.amount(&holding.held), true);

@@ -25,8 +25,8 @@ pub struct Ask {
     /// The fewest and the most nodes; the largest number that every constraint allows is taken. `None`: the
     /// objective chooses the number of nodes for the tasks.
     pub nodes: Option<(u32, u32)>,
-    /// Whether the nodes are only bounds: what the order of preference chooses for the tasks is taken if it keeps within them,
-    /// else the fewest nodes if it chooses fewer.
+    /// Whether the nodes are only bounds: what the order of preference chooses for the tasks is taken if it
+    /// keeps within them, else the fewest nodes if it chooses fewer.
     pub is_limited: bool,
     /// Number of tasks. `None`: the job counts nodes, with one slot on each.
     pub tasks: Option<u32>,

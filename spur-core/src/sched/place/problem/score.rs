@@ -1,4 +1,5 @@
-//! The settable score of a domain, in millionths: four terms from 0 to 1, each with its weight, or the site's own expression.
+//! The settable score of a domain, in millionths: four terms from 0 to 1, each with its weight, or the site's
+//! own expression.
 
 use crate::model::fabric::DomainId;
 

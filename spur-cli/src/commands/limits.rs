@@ -194,7 +194,7 @@ mod tests {
         let expected = "\
             LIMIT            MOST  USED  LEFT  SET BY     COUNTS              FOR\n\
             GrpTRES=cpu       400   128   272  QOS debug  jobs of QOS debug   all\n\
-            GrpTRES=mem        2G    4G    0M  QOS debug  jobs of QOS debug   all\n\
+            GrpTRES=mem        2G    4G     0  QOS debug  jobs of QOS debug   all\n\
             MaxWall      01:30:00     -     -  QOS debug  each job by itself  chem/debug\n";
         assert_eq!(table(&all), expected);
         assert_eq!(table(&[]), "No limit applies.\n");

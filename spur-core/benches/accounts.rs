@@ -24,7 +24,7 @@ use spur_core::model::caller::{Caller, Owner};
 use spur_core::model::config::Config;
 use spur_core::text::time::Time;
 
-/// That of `spurctld` and of the commands.
+/// The allocator of `spurctld` and of the commands.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -1,8 +1,8 @@
-//! What limits of accounts and QOS cost a pass, as ratios within one run.
+//! Benchmark of the cost of limits of accounts and QOS in a pass, as ratios within one run.
 //!
 //! `cargo bench -p spur-core --bench limits [-- NODES JOBS]`. Each row times passes of two worlds in turns,
-//! by the processor time of this thread, and prints the ratio of the least of each. What each ratio is to be
-//! at most stands beside it.
+//! by the processor time of this thread, and prints the ratio of the least of each. The allowed maximum of
+//! each ratio stands beside it.
 
 #![expect(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
@@ -31,7 +31,7 @@ use spur_core::sched::Planner;
 use spur_core::text::time::TimeLimit;
 use world::World;
 
-/// That of `spurctld` and of the commands.
+/// The allocator of `spurctld` and of the commands.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -95,8 +95,8 @@ fn of_user(prefix: &str, job: usize) -> String {
     format!("{prefix}{}", job % USERS)
 }
 
-/// The same cluster with accounts, whose limits may be enforced. `user` says whose a job is, by whether it
-/// waits and its number, or that it is left out.
+/// The same cluster with accounts, whose limits may be enforced. `user` gives the owner of a job, from
+/// whether the job waits and from its number; `None` leaves the job out.
 fn copy(
     busy: &World,
     enforced: bool,

@@ -537,7 +537,7 @@ fn note_checkpoint(job: &mut Job, at: Time) {
     }
 }
 
-/// What is left of an ending job has been killed.
+/// Records that the remaining processes of an ending job have been killed.
 fn note_kill(job: &mut Job) {
     if let Phase::Completing(completing) = &mut job.phase {
         completing.kill_at = None;

@@ -113,8 +113,8 @@ impl Counters {
         self.freed
     }
 
-    /// What the jobs of an entity may still use of a resource, in counts times seconds, without some of the
-    /// jobs.
+    /// The amount of a resource that the running jobs of an entity may still use, in counts times seconds.
+    /// The jobs in `except` are left out.
     #[must_use]
     pub fn promised(&self, holder: &Holder, tres: &TresKind, now: Time, except: &[JobId]) -> Amount {
         let running = self.tally(holder).into_iter().flat_map(|tally| &tally.running);

@@ -560,9 +560,9 @@ pub enum Event {
     },
     /// A user changed how long a step may run.
     StepLimitChanged {
-        /// Which job.
+        /// Number of the job.
         job: JobId,
-        /// Which step.
+        /// Number of the step.
         step: StepId,
         /// Seconds; `None`: as long as the job.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -570,9 +570,9 @@ pub enum Event {
     },
     /// The time of a step is over, and its nodes are told to end it.
     StepTimedOut {
-        /// Which job.
+        /// Number of the job.
         job: JobId,
-        /// Which step.
+        /// Number of the step.
         step: StepId,
     },
 }

@@ -14,12 +14,12 @@ use crate::text::time::Time;
 /// The account and the QOS of jobs; `None` for jobs without a QOS.
 type Case = (Arc<str>, Option<Arc<str>>);
 
-/// One limit.
+/// One limit, with the amount that is used of it.
 #[derive(Clone, Debug)]
 pub struct LimitUse {
     /// The limit.
     pub rule: Rule,
-    /// The amount that counts against the limit now; `None` of a limit of one job, and where limits are not
+    /// The amount that counts against the limit now; `None` for a limit of one job, and if limits are not
     /// enforced.
     pub used: Option<u64>,
     /// The accounts and QOS of the jobs to which the limit applies; empty for all that the user may submit.
@@ -105,7 +105,7 @@ impl Cluster {
         }
     }
 
-    /// The amount that counts against a limit.
+    /// The amount that counts against a limit; `None` for a limit of one job, and if limits are not enforced.
     fn used_of(&self, rule: &Rule, now: Time) -> Option<u64> {
         if !self.enforces(AccountingEnforce::Limits) {
             return None;

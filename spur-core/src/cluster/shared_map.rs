@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// Entries in a chunk before it is cut in two.
 const FULL: usize = 128;
 
-/// The map. Chunks are in ascending order of their keys, and none is empty.
+/// A sorted map in chunks. Chunks are in ascending order of their keys, and none is empty.
 #[derive(Clone, Debug)]
 pub(super) struct SharedMap<K, V> {
     chunks: Vec<Arc<Vec<(K, V)>>>,
@@ -20,7 +20,8 @@ impl<K, V> Default for SharedMap<K, V> {
     }
 }
 
-/// The place of a key: its chunk, and the position in it if the key is there, or else where it belongs.
+/// The place of a key: its chunk, and its position there. `Err` holds the position for an insertion if the
+/// map does not contain the key.
 struct Place {
     chunk: usize,
     position: Result<usize, usize>,
@@ -37,7 +38,7 @@ impl<K: Ord, V> SharedMap<K, V> {
         Place { chunk, position: entries.binary_search_by(|(known, _)| Borrow::<Q>::borrow(known).cmp(key)) }
     }
 
-    /// The value of a key.
+    /// The value of a key; `None` if the map does not contain the key.
     pub(super) fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -46,7 +47,7 @@ impl<K: Ord, V> SharedMap<K, V> {
         Some(&self.chunks.get(chunk)?[position.ok()?].1)
     }
 
-    /// Whether a key is there.
+    /// True if the map contains the key.
     pub(super) fn contains_key<Q: Ord + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -64,7 +65,7 @@ impl<K: Ord, V> SharedMap<K, V> {
         self.iter().map(|(_, value)| value)
     }
 
-    /// The keys that are neither before nor behind what is looked for, in their order.
+    /// The keys for which `order` returns `Equal`, in ascending order. The keys must be sorted by `order`.
     pub(super) fn keys_at<'a>(
         &'a self,
         order: &dyn Fn(&K) -> Ordering,
@@ -76,8 +77,8 @@ impl<K: Ord, V> SharedMap<K, V> {
         found.take(before + taken).skip(skipped).map(|(key, _)| key)
     }
 
-    /// The chunk in which keys end to come before, and how many of its keys do. Keys that come before stand
-    /// first.
+    /// The chunk that holds the end of the keys that come before, and the number of these keys in the chunk.
+    /// All of them precede every other key of the map.
     fn bound(&self, comes_before: impl Fn(&K) -> bool) -> (usize, usize) {
         let behind = self.chunks.partition_point(|chunk| comes_before(&chunk[0].0));
         let chunk = behind.saturating_sub(1);
@@ -87,7 +88,7 @@ impl<K: Ord, V> SharedMap<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
-    /// Sets the value of a key; returns the one before.
+    /// Sets the value of a key; returns the previous value.
     pub(super) fn insert(&mut self, key: K, value: V) -> Option<V> {
         let Place { chunk, position } = self.place(&key);
         if self.chunks.is_empty() {
@@ -109,7 +110,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         None
     }
 
-    /// Takes a key out; returns its value.
+    /// Removes a key; returns its value.
     pub(super) fn remove<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -124,7 +125,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         Some(value)
     }
 
-    /// The value of a key, to be changed.
+    /// The value of a key for a change, which first copies the chunk if a clone shares it.
     pub(super) fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,

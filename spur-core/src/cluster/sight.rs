@@ -1,7 +1,7 @@
-//! What a caller sees of others, by the cluster's `private_data`.
+//! The jobs, accounts, users and usage that a caller sees, by the cluster's `private_data`.
 //!
-//! Operators see everything. Everybody sees his own jobs, associations and usage, and those of the accounts
-//! that he coordinates. Of all others a caller may learn numbers and ranks, but no hidden name.
+//! Operators see everything. Every user sees his own jobs, associations and usage, and those of the accounts
+//! that he coordinates. A caller may learn numbers and ranks of other users, but no hidden name.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::model::job::JobSpec;
 /// The word in the place of names that are hidden.
 pub const HIDDEN: &str = "(hidden)";
 
-/// What one caller sees. Clones share it.
+/// The view that one caller has of the cluster. Clones share the data. The default hides nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Sight(Option<Arc<Hidden>>);
 
-/// What is hidden from a caller.
+/// The kinds of data that are hidden from a caller, and the caller's own names. True fields are hidden.
 #[derive(Debug)]
 struct Hidden {
     user: Arc<str>,
@@ -33,7 +33,7 @@ struct Hidden {
 }
 
 impl Sight {
-    /// The sight of a caller.
+    /// The view of a caller.
     #[must_use]
     pub fn of(cluster: &Cluster, caller: &Caller) -> Self {
         let hides = |what| cluster.policy().jobs.hides(what, caller);
@@ -57,19 +57,19 @@ impl Sight {
         self.0.as_deref().is_none_or(check)
     }
 
-    /// Whether the caller sees a job; a job that is not seen is not there for him.
+    /// True if the caller sees a job. Other jobs do not exist for the caller.
     #[must_use]
     pub fn job(&self, spec: &JobSpec) -> bool {
         self.run(spec.owner.uid, spec.account.as_deref())
     }
 
-    /// Whether the caller sees a run of a job, by the job's owner and account.
+    /// True if the caller sees a run of a job, by the job's owner and account.
     #[must_use]
     pub fn run(&self, uid: u32, account: Option<&str>) -> bool {
         self.sees(|hidden| !hidden.jobs || hidden.uid == uid || hidden.coordinates(account))
     }
 
-    /// Whether the caller sees the usage of a user's jobs in an account.
+    /// True if the caller sees the usage of a user's jobs in an account.
     #[must_use]
     pub fn use_of_run(&self, tree: &Accounts, uid: u32, account: &str) -> bool {
         self.run(uid, Some(account))
@@ -79,53 +79,53 @@ impl Sight {
             })
     }
 
-    /// The caller's user number, if he sees no run but his own; with `of_usage`, no usage but that of his own
-    /// runs.
+    /// The caller's uid if the caller sees only his own runs; with `of_usage`, if he sees only the usage of
+    /// his own runs. `None` if he may see others.
     #[must_use]
     pub fn only_own(&self, of_usage: bool) -> Option<u32> {
         let hidden = self.0.as_deref().filter(|hidden| hidden.coordinated.is_empty())?;
         (hidden.jobs || (of_usage && (hidden.usage || hidden.users))).then_some(hidden.uid)
     }
 
-    /// Whether the caller does not see the usage of all runs.
+    /// True if any kind of data is hidden from the caller, so that he may not see the usage of all runs.
     #[must_use]
     pub fn hides_usage(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Whether the caller sees an account: with `accounts` hidden, those that he is in or coordinates, and
-    /// those above.
+    /// True if the caller sees an account. If `accounts` are hidden, these are the accounts that he belongs
+    /// to or coordinates, and the accounts above his own.
     #[must_use]
     pub fn account(&self, tree: &Accounts, account: &str) -> bool {
         self.sees(|hidden| !hidden.accounts || hidden.belongs(tree, account))
     }
 
-    /// Whether the caller sees that there is a user.
+    /// True if the caller sees that a user exists.
     #[must_use]
     pub fn user(&self, tree: &Accounts, user: &str) -> bool {
         self.sees(|hidden| !hidden.users || hidden.knows(tree, user))
     }
 
-    /// Whether the caller sees the usage of a user.
+    /// True if the caller sees the usage of a user.
     #[must_use]
     pub fn usage(&self, tree: &Accounts, user: &str) -> bool {
         self.sees(|hidden| !(hidden.users || hidden.usage) || hidden.knows(tree, user))
     }
 
-    /// Whether the caller sees the usage of an account: with `usage` hidden, of those that he is in or
-    /// coordinates, and of those above.
+    /// True if the caller sees the usage of an account. If `usage` is hidden, these are the accounts that he
+    /// belongs to or coordinates, and the accounts above his own.
     #[must_use]
     pub fn use_of_account(&self, tree: &Accounts, account: &str) -> bool {
         self.sees(|hidden| !hidden.usage || hidden.belongs(tree, account))
     }
 
-    /// A list of accounts, with commas between, with one word for all that the caller does not see.
+    /// A comma-separated list of accounts, with one word ([`HIDDEN`]) for all that the caller does not see.
     #[must_use]
     pub fn accounts(&self, tree: &Accounts, list: &str) -> String {
         hide(list, |name| self.account(tree, name))
     }
 
-    /// A list of users, with commas between, with one word for all whom the caller does not see.
+    /// A comma-separated list of users, with one word ([`HIDDEN`]) for all whom the caller does not see.
     #[must_use]
     pub fn users(&self, tree: &Accounts, list: &str) -> String {
         hide(list, |name| self.user(tree, name))
@@ -164,7 +164,7 @@ impl Sight {
     }
 }
 
-/// A list of names, each perhaps behind a minus, without those that are not shown.
+/// A list of names, each perhaps behind a minus, with [`HIDDEN`] at the end for all names that are not shown.
 fn hide(list: &str, shown: impl Fn(&str) -> bool) -> String {
     let names: Vec<&str> = list.split(',').filter(|name| !name.is_empty()).collect();
     let mut left: Vec<&str> = names.clone();
@@ -180,13 +180,13 @@ impl Hidden {
         account.is_some_and(|account| self.coordinated.contains(account))
     }
 
-    /// Whether the caller is in an account or below it, or coordinates the account.
+    /// True if the caller is in an account or below it, or coordinates the account.
     fn belongs(&self, tree: &Accounts, account: &str) -> bool {
         self.coordinates(Some(account))
             || tree.of_user(&self.user).any(|own| tree.is_within(&own.account, account))
     }
 
-    /// Whether a user is the caller, or in an account that the caller coordinates.
+    /// True if a user is the caller, or is in an account that the caller coordinates.
     fn knows(&self, tree: &Accounts, user: &str) -> bool {
         *self.user == *user || tree.of_user(user).any(|own| self.coordinated.contains(&own.account))
     }

@@ -32,7 +32,8 @@ impl Held {
         }
     }
 
-    /// What a limit counts for these amounts: one job, or 2^-32 of a resource.
+    /// The number that a limit counts for these amounts: 1 for a limit of jobs, or the amount of a resource
+    /// in units of 2^-32.
     #[must_use]
     pub fn counted(&self, resource: Option<&TresKind>) -> u128 {
         resource.map_or(1, |kind| self.rate(kind).0)
@@ -44,7 +45,7 @@ impl Held {
         self.billing = Rate(self.billing.0.saturating_add(more.billing.0));
     }
 
-    /// Takes amounts away that were added before. Kinds of which nothing is left are forgotten.
+    /// Subtracts amounts that were added before. Kinds of which nothing is left are removed.
     pub fn take(&mut self, less: &Held) {
         self.billing = Rate(self.billing.0.saturating_sub(less.billing.0));
         for (kind, amount) in &less.tres.0 {
@@ -66,11 +67,11 @@ pub struct Amounts {
     pub on_node: Held,
 }
 
-/// What a partition charges for resources.
+/// The rules by which a partition charges for resources.
 #[derive(Clone, Copy, Debug)]
 pub struct Tariff<'a> {
     weights: &'a TresWeights,
-    /// Whether of the weighted resources of nodes only the largest is charged (`MAX_TRES`).
+    /// True if only the largest of the weighted resources of nodes is charged (`MAX_TRES`).
     takes_largest: bool,
     billing: Billing,
 }
@@ -86,15 +87,15 @@ impl<'a> Tariff<'a> {
         }
     }
 
-    /// Whether the charge follows from the amounts of resources alone, whatever nodes they are of.
+    /// True if the charge follows from the amounts of resources alone, whichever nodes they are on.
     #[must_use]
     pub fn is_by_amounts(self) -> bool {
         !self.weights.is_empty() || self.billing == Billing::Cpu
     }
 
-    /// What each second of these resources is charged. With weights it is the weighted sum of the resources;
-    /// with `MAX_TRES` the largest weighted resource of nodes, and the sum of those of licences. Without
-    /// weights it is the CPUs, or the `shares` of nodes, rounded up.
+    /// The charge for each second of these resources. With weights, the charge is the weighted sum of the
+    /// resources; with `MAX_TRES`, the largest weighted resource of nodes plus the weighted licences. Without
+    /// weights, the charge is the CPUs, or the `shares` of nodes, rounded up.
     fn charge(self, tres: &Tres, shares: Rate) -> Rate {
         if self.weights.is_empty() {
             return match self.billing {
@@ -113,8 +114,8 @@ impl<'a> Tariff<'a> {
         Rate(sum.saturating_add(largest))
     }
 
-    /// The charge of resources of which the nodes are not known: where nodes have a say, the charge for the
-    /// CPUs.
+    /// A lower bound of the charge for resources whose nodes are not known yet: the number of CPUs stands for
+    /// the shares of nodes.
     #[must_use]
     pub fn least(self, tres: &Tres) -> Rate {
         self.charge(tres, Rate::whole(tres.get(&TresKind::Cpu)))
@@ -126,11 +127,11 @@ impl<'a> Tariff<'a> {
 pub(crate) struct Devices {
     pub(crate) entry: usize,
     pub(crate) count: u64,
-    /// Whether the job has shards of a GPU, not the GPU.
+    /// True if the job has shards of a GPU instead of the whole GPU.
     pub(crate) shards: bool,
 }
 
-/// Counts of devices of one name and type: of all nodes, of the node under way, and the most of one node.
+/// Counts of devices of one name and type: on all nodes, on the current node, and the most on one node.
 #[derive(Debug)]
 struct Counted<'a> {
     name: &'a str,
@@ -289,7 +290,7 @@ pub fn proposed<'a>(
     count.finish(spec, Some(tariff))
 }
 
-/// Whether a job gets shards of a device, not the device.
+/// True if a job gets shards of a device instead of the whole device.
 pub(crate) fn has_shards(spec: &JobSpec, exclusive: bool, shape: &NodeShape, entry: usize) -> bool {
     !exclusive && spec.shape.gets_shards() && shape.is_shared(entry)
 }

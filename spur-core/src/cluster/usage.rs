@@ -315,7 +315,7 @@ impl Run {
     }
 }
 
-/// Whether one of these limits is a budget.
+/// True if one of these limits is a budget.
 fn is_budget(limits: &Limits) -> bool {
     limits.budgets().next().is_some()
 }
@@ -343,7 +343,7 @@ impl Cluster {
         }
     }
 
-    /// Whether anything depends on usage: a weight of fair share, accounts, or a budget of a QOS or of an
+    /// True if anything depends on usage: a weight of fair share, accounts, or a budget of a QOS or of an
     /// association. Otherwise usage is counted at the ends of runs and never rolled.
     #[must_use]
     pub fn depends_on_usage(&self) -> bool {

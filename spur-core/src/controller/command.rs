@@ -201,7 +201,7 @@ pub enum Command {
         job: JobId,
         /// The step.
         step: StepId,
-        /// For how long.
+        /// The new time limit of the step.
         limit: TimeLimit,
     },
     /// Hold pending jobs back.

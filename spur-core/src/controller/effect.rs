@@ -76,13 +76,13 @@ pub enum Effect {
     },
     /// End one step of an attempt on a node because its time is over.
     EndStep {
-        /// Where.
+        /// The node on which the step ends.
         node: NodeId,
-        /// Which attempt.
+        /// The attempt of the job.
         attempt: Attempt,
-        /// Which step.
+        /// Number of the step.
         step: StepId,
-        /// From TERM to KILL.
+        /// Seconds from SIGTERM to SIGKILL.
         kill_wait: Seconds,
     },
     /// Send a signal.

@@ -168,7 +168,7 @@ struct Following {
     seen: Option<(Row, i64)>,
     /// Time of the next read.
     next_look: i64,
-    /// Whether the row may have changed unseen, because statements were lost since it was read.
+    /// True if the row may have changed unseen, because statements were lost since it was read.
     was_blind: bool,
 }
 
@@ -180,7 +180,7 @@ struct Leading {
     confirmed: u64,
     /// True if the offered batch is written but not confirmed.
     batch_written: bool,
-    /// Whether nobody knows if the last statement that would have changed the row did.
+    /// True if the outcome of the last statement that would have changed the row is unknown.
     in_doubt: bool,
     /// The last entry of the batch that was offered, once a commit of it was sent that was not confirmed:
     /// whatever came of that commit, it may still be carried out.
@@ -188,7 +188,7 @@ struct Leading {
     /// Answers leave until then.
     until: i64,
     next_renewal: i64,
-    /// Whether the last statement was a commit that the database refused as such.
+    /// True if the last statement was a commit that the database refused as such.
     commit_failed: bool,
 }
 

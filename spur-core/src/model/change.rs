@@ -119,7 +119,8 @@ pub enum JobChange {
     File(Stream, Option<Box<str>>),
     /// `LastCheckpoint=now`: a later attempt can go on from where the job is now.
     Checkpoint,
-    /// What means nothing here, or is so anyway: `DelayBoot=`, `Reboot=no`
+    /// An option without effect in this system, or that sets the value that always holds: `DelayBoot=`,
+    /// `Reboot=no`.
     Nothing,
 }
 

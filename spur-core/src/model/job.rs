@@ -408,7 +408,7 @@ pub struct Batch {
     /// Soft resource limits of the submitting shell, as name and value; `u64::MAX` is unlimited.
     #[serde(default)]
     pub limits: Box<[(Box<str>, u64)]>,
-    /// Whether `--propagate` named them.
+    /// True if `--propagate` named the limits.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub limits_named: bool,
     /// `--acctg-freq`: seconds between two looks at what the script uses; 0: nobody looks.
@@ -710,7 +710,7 @@ impl Job {
         cancelled && self.array.as_ref().is_some_and(|part| part.id != self.id)
     }
 
-    /// What is kept for it while others make way, or while its last attempt ends.
+    /// The start that nodes are kept for while victims leave, or while the last attempt ends.
     #[must_use]
     pub fn nomination(&self) -> Option<&Arc<Nomination>> {
         match &self.phase {

@@ -1,11 +1,11 @@
-//! What `sacctmgr modify job` sets of a job, whether the job waits, runs or has ended.
+//! The values that `sacctmgr modify job` sets of a job, whether the job waits, runs or has ended.
 
 use serde::{Deserialize, Serialize};
 
 use super::job::Job;
 use crate::text::exit::ExitCode;
 
-/// New values; what is `None` stays as it is.
+/// New values of a job; a value that is `None` does not change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobNote {
@@ -21,7 +21,7 @@ pub struct JobNote {
 }
 
 impl JobNote {
-    /// Whether nothing is set.
+    /// True if no value is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

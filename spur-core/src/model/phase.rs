@@ -74,7 +74,7 @@ pub struct Preempted {
 /// A checkpoint of a job, from which its next attempt can go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// When the user reported the checkpoint.
+    /// Time at which the user reported the checkpoint.
     pub at: Time,
     /// Seconds that the attempt had run by then.
     pub ran: u64,
@@ -433,7 +433,7 @@ impl Phase {
         self.run_time(now).saturating_sub(self.checkpoint().map_or(0, |checkpoint| checkpoint.ran))
     }
 
-    /// What it holds of a node at this moment.
+    /// The part of a node that the job holds at this moment; `None` if the job holds nothing there.
     #[must_use]
     pub fn holds_on(&self, node: NodeId) -> Option<Cow<'_, NodeAlloc>> {
         let with = |part: &NodeAlloc, cpus: &IdSet| NodeAlloc { cpus: cpus.clone(), ..part.clone() };

@@ -110,10 +110,11 @@ pub struct Step {
     /// The uid of the user who cancelled the step; `None` if no user did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled_by: Option<u32>,
-    /// How many seconds its tasks may run; `None`: as long as the job.
+    /// Seconds that the step's tasks may run; `None`: as long as the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit: Option<u64>,
-    /// When its nodes were last told to end it because its time was over.
+    /// Time at which the nodes were last told to end the step because its time was over; `None` if they never
+    /// were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timed_out: Option<Time>,
 }
@@ -192,8 +193,8 @@ impl Step {
         exits.map(|exits| exits.into_iter().max_by_key(ExitCode::rank).unwrap_or_default())
     }
 
-    /// When its nodes are told to end it because its time is over, the next time if they were told before.
-    /// `paused` are the seconds that its job has been suspended.
+    /// Time at which the nodes are told to end the step because its time is over, or are told again; `None`
+    /// if the step has no time limit. `paused` are the seconds that its job has been suspended.
     #[must_use]
     pub fn ends_at(&self, paused: u64) -> Option<Time> {
         match self.timed_out {

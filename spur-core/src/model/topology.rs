@@ -70,7 +70,7 @@ pub struct TopologyConfig {
     /// The site's own score, in the place of `weights`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<Score>,
-    /// Where the settable score stands among the steps of the choice.
+    /// Position of the settable score among the steps of the choice.
     pub score_before: ScoreBefore,
     /// Number of steps that one search may take where the problem is hard in general.
     pub search_budget: u64,

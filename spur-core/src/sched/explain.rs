@@ -24,7 +24,7 @@ pub(super) fn why(hit: &Hit, backfilled: bool, priority: u32) -> Why {
     Why { backfilled, priority, relaxed: hit.relaxed.clone(), ..placed }
 }
 
-/// What is recorded of a placement beside the domains that lost.
+/// The recorded reason of a placement, with a sentence that compares it with the domains that lost.
 pub(super) fn placed(fabric: &Fabric, placement: &Placement, lost: &[Lost]) -> Why {
     let names = fabric.layer_names();
     let spans = names.iter().zip(&placement.spans).map(|(name, span)| (Arc::from(name.as_str()), *span));

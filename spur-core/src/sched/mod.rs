@@ -164,8 +164,8 @@ pub struct Planner {
     subject: Subject,
     /// The ground on which `reservations` were last planned; see [`Cluster::ground`].
     ground: u64,
-    /// When some limit leaves enough for a job that the last pass has found stopped, although nothing
-    /// happens.
+    /// The first second at which a limit leaves enough for a job that it stopped in the last pass, if nothing
+    /// else happens until then.
     again: Option<Time>,
 }
 

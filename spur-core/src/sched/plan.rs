@@ -31,7 +31,7 @@ pub struct Plan {
     /// The first second at which a limit leaves enough for a job that it has stopped, if nothing else happens
     /// until then.
     pub again: Option<Time>,
-    /// What the pass did, in counts.
+    /// Counts of the work that the pass did.
     pub report: Report,
 }
 

@@ -135,7 +135,7 @@ pub enum What {
         qos: Arc<str>,
         /// The resources of the job, with its licences and what each second is charged.
         tres: Resources,
-        /// Why these nodes.
+        /// Explanation of the choice of nodes.
         why: String,
     },
     /// The reason, the planned start or the planned nodes of a pending job changed.

@@ -25,12 +25,13 @@ const HELP: &str =
     "write numbers and names with + - * / and parentheses, e.g. `topology_alignment - layer / 10`";
 /// The most bytes of an expression.
 const MOST_BYTES: usize = 1_000;
-/// How deep parentheses and signs may be nested.
+/// The largest depth to which parentheses and signs may be nested.
 const MOST_NESTED: usize = 32;
 /// The most digits on each side of the point of a number.
 const MOST_DIGITS: usize = 12;
 
-/// What an expression may name: facts about the domain that would hold a job, in the order of [`Facts`].
+/// The names that an expression may contain: facts about the domain that would hold a job, in the order of
+/// [`Facts`].
 pub const NAMES: [&str; 8] = [
     "resource_availability",
     "topology_alignment",
@@ -93,7 +94,7 @@ impl Score {
         stack.pop().unwrap_or(0)
     }
 
-    /// Whether the value depends on which nodes of a domain run something.
+    /// True if the value depends on which nodes of a domain run something.
     #[must_use]
     pub fn minds_others(&self) -> bool {
         self.steps.contains(&Step::Fact(UTILISATION))

@@ -23,17 +23,17 @@ use crate::world::{self, World};
 
 const LEAVES: usize = 4;
 const SIZE: usize = 4;
-/// When moves are asked for.
+/// The time at which moves are asked for, seconds.
 const NOW: u64 = 100;
 /// The time limit of jobs that run, seconds.
 const LIMIT: u64 = 600;
 
 #[derive(Clone, Debug)]
 struct Running {
-    /// The nodes that it would like; those that are taken already are left out.
+    /// The nodes that the job gets, as far as they are idle when it starts.
     nodes: BTreeSet<u32>,
     requeue: bool,
-    /// Whether one leaf has to hold it.
+    /// True if one leaf has to hold the job.
     gathered: bool,
     started: u64,
     checkpoint: Option<u64>,
@@ -190,7 +190,7 @@ impl BruteForce<'_> {
         best
     }
 
-    /// Whether jobs can move out of a leaf one after another in some order.
+    /// True if jobs can move out of a leaf one after another in some order.
     fn relocates(&self, moved: &[&Piece], leaf: usize) -> bool {
         let mut room = [0_usize; LEAVES];
         for node in (0..16).filter(|node| self.free[*node]) {
@@ -231,7 +231,7 @@ impl BruteForce<'_> {
     }
 }
 
-/// What is left of the leaves in every way to take so many nodes of them.
+/// The nodes left on the leaves, for every way to take `nodes` nodes of them.
 fn spreads(nodes: usize, room: [usize; LEAVES], gathered: bool) -> Vec<[usize; LEAVES]> {
     fn spread(nodes: usize, at: usize, room: [usize; LEAVES], found: &mut Vec<[usize; LEAVES]>) {
         if nodes == 0 {
@@ -260,7 +260,7 @@ fn spreads(nodes: usize, room: [usize; LEAVES], gathered: bool) -> Vec<[usize; L
     found
 }
 
-/// What brute force says of a cluster.
+/// The least price of moves that brute force finds; `None` if no moves let the request start.
 fn brute_force(case: &Case, world: &World, running: &[(JobId, &Running)], request: JobId) -> Option<Price> {
     let mut planner = Planner::new(&world.cluster);
     let plan = planner.plan(&world.cluster, world.now, &Limits);

@@ -28,8 +28,8 @@ struct Head {
     adjacent: Option<(u32, bool)>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     limits: Vec<String>,
-    /// When a deep pass goes on, and whether it ends then; for a planner that is driven as a daemon drives
-    /// it.
+    /// The turns of a deep pass, each with its time and whether the pass ends then, for a planner that is
+    /// driven as a daemon drives it.
     deep: Option<Vec<Turn>>,
 }
 

@@ -160,7 +160,7 @@ struct Slice {
     is_new: bool,
 }
 
-/// What runs, and what a plan starts and plans for later, by time limits.
+/// The slices of the running jobs, and of the jobs that a plan starts at once or later, by their time limits.
 fn slices(world: &World, plan: &Plan, later: &Reservations) -> Vec<Slice> {
     let running = world.cluster.jobs().iter().filter_map(|job| {
         let (alloc, to) = match &job.phase {

@@ -35,7 +35,7 @@ pub(crate) struct Book {
     used: BTreeMap<Holder, Amounts>,
     /// Billing when usage was last rolled.
     ranked: BTreeMap<Holder, u128>,
-    /// How often runs were counted.
+    /// Number of times that runs were counted.
     counted: u64,
 }
 
@@ -117,8 +117,8 @@ impl Book {
         }
     }
 
-    /// Who a request counts for: the user in the account, or in his default account, or as a child of the
-    /// account or of root.
+    /// The holder that a request counts for: the user's association in the named or default account. A user
+    /// without one is an outsider of the account; root stands for an account that does not exist.
     fn of_request(&self, user: &str, account: Option<&str>) -> Holder {
         let all = || self.associations.values();
         let default = || all().find(|own| own.user.as_deref() == Some(user)).map(|own| &*own.account);

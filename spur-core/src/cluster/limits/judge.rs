@@ -1,4 +1,4 @@
-//! The comparison of a job with its limits, whoever adds up what the limits count.
+//! The comparison of a job with its limits, for any source of the sums that limits count.
 
 use std::collections::BTreeMap;
 
@@ -91,9 +91,10 @@ pub struct Running<'a> {
     pub usage: &'a Usage,
     /// Starts that have not been applied yet.
     pub started: &'a Started,
-    /// Jobs that do not count: those that are judged, for which nodes may be kept.
+    /// Jobs that do not count: the judged jobs, for which nodes may be kept, and jobs that are about to lose
+    /// their nominations.
     pub except: &'a [JobId],
-    /// The time.
+    /// The present time.
     pub now: Time,
 }
 
@@ -151,7 +152,7 @@ impl Sums for Running<'_> {
 pub struct Judge<'a, S> {
     /// The sums that limits are compared with.
     pub sums: &'a S,
-    /// Whether a job has to be able to run to its time limit within budgets.
+    /// True if a job has to be able to run to its time limit within budgets.
     pub safe: bool,
 }
 
@@ -162,8 +163,8 @@ impl<S: Sums> Judge<'_, S> {
         asked.rules.start.iter().find_map(|rule| self.over(rule, asked, 1))
     }
 
-    /// The first limit of submissions that refuses so many more jobs; where their QOS is strict, also a limit
-    /// that a job is over by itself.
+    /// The first limit that refuses the submission of `jobs` more jobs. With strict rules, a limit that one
+    /// job exceeds by itself refuses too.
     #[must_use]
     pub fn submit(&self, asked: &Asked<'_>, jobs: u64) -> Option<Stop> {
         let nobody = Judge { sums: &Nobody, safe: self.safe };
@@ -180,7 +181,8 @@ impl<S: Sums> Judge<'_, S> {
         Judge { sums: &Nobody, safe: self.safe }.start(asked)
     }
 
-    /// The stop if a limit leaves too little for so many jobs like the one that is asked about.
+    /// The stop if a limit leaves too little for `jobs` jobs like the one that is asked about; `None` if it
+    /// leaves enough.
     #[must_use]
     pub fn over(&self, rule: &Rule, asked: &Asked<'_>, jobs: u64) -> Option<Stop> {
         if asked.spec.exempt().any(|exempt| exempt.lifts(rule.kind, rule.tres.as_ref())) {
@@ -209,7 +211,7 @@ impl<S: Sums> Judge<'_, S> {
         let minutes = |amount: Amount| Amount(amount.0.div_ceil(60)).units_up();
         let (used, asks, is_over) = match kind {
             LimitKind::MinTres => {
-                // What is to be known of a job that may get more is known once its nodes are.
+                // The final amount of a job that may get more is known only once its nodes are chosen.
                 let may_be_more = asked.at_least || (asked.bills_at_least && *tres == TresKind::Billing);
                 (0, wants.count(), wants < most && !may_be_more)
             }

@@ -38,12 +38,12 @@ pub struct Asked<'a> {
     pub limit: TimeLimit,
     /// True if the job may get more than `amounts`.
     pub at_least: bool,
-    /// Whether the job may turn out to be charged more than `amounts` say.
+    /// True if the job may be charged more than `amounts` say.
     pub bills_at_least: bool,
 }
 
 impl<'a> Asked<'a> {
-    /// A job of which all is known.
+    /// A job whose amounts and charge are final.
     #[must_use]
     pub fn of(spec: &'a JobSpec, rules: &'a Rules, amounts: &'a Amounts, limit: TimeLimit) -> Self {
         Self { spec, rules, amounts, limit, at_least: false, bills_at_least: false }
@@ -74,12 +74,12 @@ pub struct Stop {
     pub used: u64,
     /// Amount that the job asks for.
     pub asked: u64,
-    /// Whether `used` counts jobs that are planned to start later, before this one.
+    /// True if `used` counts jobs that are planned to start later, before this one.
     pub planned: bool,
 }
 
 impl Stop {
-    /// The stop by a limit of which so much is used and so much is asked for.
+    /// The stop by a limit, with the amount that is used and the amount that the job asks for.
     fn of(rule: &Rule, used: u64, asked: u64) -> Self {
         Self { rule: rule.clone(), used, asked, planned: false }
     }

@@ -129,7 +129,7 @@ pub struct Rules {
     /// True if a submission that exceeds any limit by itself is refused: one of the job's QOS has
     /// `DenyOnLimit`, or the job has no QOS.
     pub strict: bool,
-    /// Whether a limit of a start is one of each node.
+    /// True if a limit of a start counts the resources on each node (`MaxTRESPerNode`).
     pub limit_nodes: bool,
     /// The entities that the jobs count for.
     pub holders: Vec<Holder>,

@@ -88,8 +88,9 @@ impl Share {
         candidate.free.lowest(tasks.saturating_mul(self.each()).min(candidate.free.len()))
     }
 
-    /// How many CPUs `--mem-per-cpu` counts on a node: those that its tasks ask for, of the step's `cpus`
-    /// there. A step that has all CPUs of its nodes does not pay for those that no task asks for.
+    /// Number of CPUs that `--mem-per-cpu` counts on a node: the CPUs that the tasks ask for, at most the
+    /// step's `cpus` there. A step that has all CPUs of its nodes does not pay for CPUs that no task asks
+    /// for.
     fn cpus_of_tasks(&self, tasks: u32, cpus: &IdSet) -> u32 {
         tasks.saturating_mul(self.each()).min(cpus.len())
     }

@@ -55,7 +55,8 @@ pub(super) struct Limited {
     limit: Option<u64>,
 }
 
-/// How long a step may run is changed while it runs; one whose nodes have been told to end it stays so.
+/// Checks a change of a step's time limit. Once its nodes have been told to end the step, the change is
+/// refused with [`Reject::AlreadyDone`].
 pub(super) fn check_limit(
     cluster: &Cluster,
     caller: &Caller,

@@ -110,8 +110,8 @@ pub(super) fn check(cluster: &Cluster, now: Time, proposed: &Preemption) -> Resu
     Ok(Decision { job, nominations, victims: told, displaced: displaced.collect() })
 }
 
-/// Whether a job that runs would have room for these parts of nodes once its attempt has ended, with the
-/// attempts that end already, beside everything that is kept for others.
+/// True if a running job would have room for these parts of nodes once its attempt has ended, together with
+/// the attempts that end already. Everything that is kept for others stays kept.
 pub(super) fn has_room_elsewhere(cluster: &Cluster, job: JobId, start: &Start) -> bool {
     let told = [Told { job, then: Some(Then::End), end_at: Time::ZERO }];
     let leaves = |id: &JobId| Leaving::of(cluster, *id, &told);
@@ -121,8 +121,8 @@ pub(super) fn has_room_elsewhere(cluster: &Cluster, job: JobId, start: &Start) -
     })
 }
 
-/// Whether licences and the limits of associations and QOS let the job start beside everybody who runs:
-/// nobody leaves for a job that these then stop.
+/// Checks that licences and the limits of associations and QOS let the job start beside all running jobs.
+/// Otherwise victims would leave for a job that these then stop.
 fn within_limits(cluster: &Cluster, now: Time, proposed: &Preemption) -> Result<(), Reject> {
     start::has_licenses(cluster, now, &proposed.start)?;
     let amounts = |start: &Start| {

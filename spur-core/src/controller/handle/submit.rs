@@ -214,7 +214,8 @@ fn default_of_gpus(shape: &mut Shape, partitions: &[&Partition]) {
     }
 }
 
-/// What a job gets of memory that names none.
+/// The memory of a job that names none: the largest default per CPU of its partitions, or else the largest
+/// default per node; `None` if no partition has a default.
 pub(super) fn default_memory(partitions: &[&Partition]) -> Option<MemoryNeed> {
     let by_cpu = partitions.iter().filter_map(|partition| partition.config.def_mem_per_cpu).max();
     let by_node = partitions.iter().filter_map(|partition| partition.config.def_mem_per_node).max();

@@ -113,8 +113,9 @@ fn of_het_job(
     Ok(Decision { changes: made, problems: Vec::new(), by })
 }
 
-/// As in Slurm, a job with its partitions' default memory that moves gets the default of the new ones. So
-/// does a default time limit that exceeds those of the new ones.
+/// Replaces defaults of the old partitions in a job that moves, as Slurm does. Default memory becomes the
+/// default of the new partitions; so does a default time limit that exceeds the maximum of all new
+/// partitions.
 fn defaults(cluster: &Cluster, job: &Job, spec: &mut JobSpec) {
     let of = |spec: &JobSpec| submit::partitions(cluster, spec).ok();
     let Some((before, after)) = of(&job.spec).zip(of(spec)) else { return };
@@ -214,7 +215,7 @@ fn changed(
     Ok(Changed { spec: Arc::new(spec), hold, checkpoint, warnings })
 }
 
-/// Whether a change reports a checkpoint.
+/// The checkpoint that a change reports; `None` if no change reports one.
 ///
 /// # Errors
 /// The job does not run, or its last checkpoint is less than [`CHECKPOINT_PERIOD`] old.

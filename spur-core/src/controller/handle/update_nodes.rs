@@ -77,7 +77,7 @@ fn check_devices(cluster: &Cluster, nodes: &[NodeId]) -> Result<(), Reject> {
     }
 }
 
-/// Whether there is anything to boot nodes with or to switch them off, or a boot that can still be called
+/// Checks that a program exists that boots the nodes or switches them off, or that a boot can still be called
 /// off.
 fn check_power(cluster: &Cluster, nodes: &[NodeId], change: Option<NodeStateChange>) -> Result<(), Reject> {
     match change {

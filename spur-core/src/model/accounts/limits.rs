@@ -140,7 +140,7 @@ impl LimitKind {
         )
     }
 
-    /// Whether the limit counts jobs that run, or what they hold.
+    /// True if the limit counts running jobs, or the resources that they hold.
     #[must_use]
     pub fn counts_running(self) -> bool {
         matches!(
@@ -155,7 +155,7 @@ impl LimitKind {
         )
     }
 
-    /// Whether the limit counts what jobs have used, or what running jobs may still use.
+    /// True if the limit counts the amounts that jobs have used, or that running jobs may still use.
     #[must_use]
     pub fn counts_use(self) -> bool {
         self.is_budget()
@@ -165,13 +165,13 @@ impl LimitKind {
             )
     }
 
-    /// Whether the limit is a budget, which past usage counts against.
+    /// True if the limit is a budget, which past usage counts against.
     #[must_use]
     pub fn is_budget(self) -> bool {
         matches!(self, LimitKind::GrpTresMins | LimitKind::GrpWall)
     }
 
-    /// Whether the limit is one of single jobs, so that other jobs do not count.
+    /// True if the limit applies to each job by itself, so that other jobs do not count.
     #[must_use]
     pub fn is_of_one_job(self) -> bool {
         matches!(
@@ -184,7 +184,7 @@ impl LimitKind {
         )
     }
 
-    /// Whether the limit counts minutes, or resources times minutes.
+    /// True if the limit counts minutes, or resources times minutes.
     #[must_use]
     pub fn is_of_minutes(self) -> bool {
         self.unit() == Unit::Minutes
@@ -250,7 +250,7 @@ impl Limits {
         wall.into_iter().chain(tres.map(|(kind, most)| (Some(kind), *most)))
     }
 
-    /// Whether nothing is set.
+    /// True if no limit is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty() && self.tres.is_empty()

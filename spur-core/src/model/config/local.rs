@@ -138,7 +138,7 @@ pub struct TlsListener {
 /// `[[clusters]]`: another cluster that commands reach with `-M`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterLocal {
-    /// `name`.
+    /// `name`: the name of the cluster.
     pub name: String,
     /// `addr`: the hosts that its controller may be on.
     pub addresses: Vec<HostPort>,

@@ -19,7 +19,7 @@ pub fn resource_limit(word: &str) -> Option<&'static str> {
 }
 
 impl JobPolicy {
-    /// Whether a job that says nothing of its limits gets this one of its user's.
+    /// True if a job that does not name its limits gets the user's limit of this name.
     #[must_use]
     pub fn propagates(&self, name: &str) -> bool {
         let names = |list: &[Arc<str>], name: &str| list.iter().any(|known| **known == *name);

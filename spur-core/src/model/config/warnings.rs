@@ -1,4 +1,4 @@
-//! What a configuration says that is no mistake, and that an administrator should know all the same.
+//! Warnings about settings that are valid, but that an administrator should know of.
 
 use std::collections::BTreeSet;
 

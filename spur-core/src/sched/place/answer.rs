@@ -25,7 +25,7 @@ pub struct Placement {
     pub waste: u64,
     /// The score of that domain in millionths, where the site has an expression of its own.
     pub score: Option<i64>,
-    /// Whether the search came to its end: no placement is better.
+    /// True if the search came to its end, so that no placement is better.
     pub exact: bool,
 }
 

@@ -56,7 +56,7 @@ impl FreedFabric<'_> {
     }
 }
 
-/// What is left where more was promised than there is: nothing.
+/// The free amounts, with 0 where more was promised than there is.
 pub(in crate::sched) fn positive(free: &[i64]) -> Box<[u64]> {
     free.iter().map(|amount| u64::try_from(*amount).unwrap_or(0)).collect()
 }

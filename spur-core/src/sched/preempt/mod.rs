@@ -503,7 +503,7 @@ impl Field {
     }
 }
 
-/// Where a job goes, and what it takes of each node of which so much is free.
+/// The seat of a job at a placement, with the part that it takes of each node; `free` gives the free amounts.
 pub(super) fn seat(
     inventory: &Inventory,
     claimant: &Claimant<'_>,
@@ -524,7 +524,7 @@ pub(super) fn seat(
     Some(Seat { placement, parts })
 }
 
-/// How many placements, each with the steps that it may take by itself, a whole search for victims is worth.
+/// Number of placements whose steps together are the budget of a whole search for victims.
 const PLACEMENTS: u64 = 4;
 
 /// The steps of a whole search for victims, all of its placements included.
@@ -577,13 +577,14 @@ fn amount(part: &StartPart, length: usize) -> Amount {
     amount
 }
 
-/// What a start takes of one node.
+/// The amount that a start takes of one node; the whole node for an exclusive start.
 pub(super) fn of_part(inventory: &Inventory, part: &StartPart, exclusive: bool) -> (NodeId, Amount) {
     let full = full(inventory, part.node);
     (part.node, if exclusive { full } else { amount(part, full.len()) })
 }
 
-/// Whether a job is there to stay, if only with its memory and its devices, as far as has been decided.
+/// True if a job runs or is suspended, and no preemption that has been decided ends it. A job that is to be
+/// suspended stays with its memory and its devices.
 pub(super) fn stays(phase: &Phase) -> bool {
     let leaves = phase.preempted().is_some_and(|told| told.then.is_some());
     !leaves && matches!(phase, Phase::Running { .. } | Phase::Suspended(_))
@@ -616,7 +617,7 @@ fn on_node(job: &Job, alloc: &Alloc, part: &NodeAlloc, full: Amount) -> Amount {
     }
 }
 
-/// What a started job keeps others from using. One that is suspended has no nodes to itself.
+/// The amounts that a started job keeps others from using. A suspended job has no node to itself.
 pub(super) fn held(inventory: &Inventory, job: &Job, alloc: &Alloc) -> Vec<(NodeId, Amount)> {
     let parts = alloc.nodes.iter();
     let own = parts.map(|part| (part.node, on_node(job, alloc, part, full(inventory, part.node))));

@@ -81,7 +81,7 @@ impl<'a> VictimSearch<'a> {
         self.freed.budget
     }
 
-    /// Whether a job holds a node outside of the domain.
+    /// True if the job at a position of the search holds a node outside of the domain.
     pub(super) fn holds_outside(&self, at: usize) -> bool {
         let range = self.freed.range();
         self.victim(at)

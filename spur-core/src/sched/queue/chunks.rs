@@ -86,13 +86,13 @@ pub(crate) struct Least {
 }
 
 impl Least {
-    /// What is said of a job that need not be looked at: it takes more than there ever is.
+    /// Stands for a job that need not be looked at: more than a cluster ever has.
     pub(crate) const ASLEEP: Self = {
         let counts = Counts { cpus: u64::MAX, nodes: u64::MAX, whole: u64::MAX, devices: u64::MAX };
         Self { counts, run_time: u64::MAX, reach: 0 }
     };
 
-    /// What holds for both, or for either.
+    /// The smaller amounts and run time of the two, with the larger reach.
     fn min(self, other: Self) -> Self {
         Self {
             counts: self.counts.min(other.counts),

@@ -25,7 +25,7 @@ pub(crate) struct Stage {
     pub(crate) from: Time,
     /// The end of the stage, exclusive.
     pub(crate) until: Time,
-    /// What it asks for: one ask, or one for each size that will do, the preferred one first.
+    /// The asks of the stage: one, or one for each allowed size, the preferred size first.
     pub(crate) asks: Vec<Ask>,
     /// Constraints that have been relaxed, as written.
     pub(crate) relaxed: Vec<String>,

@@ -30,8 +30,8 @@ pub use need::{Given, Need, Scarce, Slot};
 pub struct Request {
     /// The fewest and the most nodes; `None` where only tasks count.
     pub nodes: Option<(u32, u32)>,
-    /// Whether the most nodes are only a limit for a job that counts tasks, set by the partition or by
-    /// `--use-min-nodes`: fewer are as good.
+    /// True if the most nodes are only a limit for a job that counts tasks, set by the partition or by
+    /// `--use-min-nodes`. Fewer nodes are as good.
     pub is_limited: bool,
     /// The node counts that will do, the preferred one first, where not every number of the range does: the
     /// largest, or the smallest with `--use-min-nodes`.

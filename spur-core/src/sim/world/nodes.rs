@@ -54,7 +54,7 @@ impl<W: Watch> World<W> {
         }
     }
 
-    /// What placements and the rest of the fabric are judged by; it follows from where the nodes are.
+    /// Recomputes `fewest` and `fragmentation`, by which placements and the rest of the fabric are judged.
     pub(super) fn take_measure(&mut self) {
         let partition = self.cluster.default_partition().or_else(|| self.cluster.partitions().first());
         let fabric = partition.and_then(|partition| self.cluster.fabric_of(partition)).cloned();

@@ -106,7 +106,7 @@ fn limits(section: &mut Section<'_>, key: &'static str, words: Vec<(u32, &str)>)
     limits.into_iter().map(Arc::from).collect()
 }
 
-/// What `private_data` may name.
+/// The words that `private_data` may contain.
 const PRIVATE: [(&str, Private); 9] = [
     ("accounts", Private::Accounts),
     ("cloud", Private::Cloud),

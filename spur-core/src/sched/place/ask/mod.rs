@@ -25,8 +25,8 @@ pub struct Ask {
     /// The fewest and the most nodes; the largest number that every constraint allows is taken. `None`: the
     /// objective chooses the number of nodes for the tasks.
     pub nodes: Option<(u32, u32)>,
-    /// Whether the nodes are only bounds: what the order of preference chooses for the tasks is taken if it
-    /// keeps within them, else the fewest nodes if it chooses fewer.
+    /// True if the nodes are only bounds. The number that the order of preference chooses for the tasks is
+    /// taken if it keeps within them; if it is lower, the fewest nodes are taken.
     pub is_limited: bool,
     /// Number of tasks. `None`: the job counts nodes, with one slot on each.
     pub tasks: Option<u32>,
@@ -185,13 +185,13 @@ pub struct Score {
 }
 
 impl Score {
-    /// Whether there is a score at all.
+    /// True if the score has an expression or a weight.
     #[must_use]
     pub fn any(&self) -> bool {
         self.expression.is_some() || self.weights.any()
     }
 
-    /// Whether it depends on which nodes run something.
+    /// True if the score depends on which nodes run something.
     fn minds_others(&self) -> bool {
         let weighs = || self.weights.domain_utilisation.0 > 0;
         self.expression.as_ref().map_or_else(weighs, Expression::minds_others)

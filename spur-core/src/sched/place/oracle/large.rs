@@ -340,7 +340,7 @@ fn any_size() {
     });
 }
 
-/// Where the best choice takes too long to find, the largest leaves of the largest domains give an allowed
+/// If the best choice takes too long to find, the largest leaves of the largest domains give an allowed
 /// placement.
 #[test]
 fn the_largest_will_do() {

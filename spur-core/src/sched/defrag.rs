@@ -2,12 +2,12 @@
 //!
 //! A move ends a running job that may be requeued, and keeps other nodes for its next attempt. Plans are
 //! compared by the node-seconds that the moved jobs lose since their last checkpoints, then by the number of
-//! moves, then by the waste of the placement. The search is that for victims ([`moves`]) under one more
-//! condition: everyone who moves is placed again, all at once, outside of the domain.
+//! moves, then by the waste of the placement. The search is the search for victims ([`moves`]) under one more
+//! condition: all jobs that move are placed again, together, outside of the domain.
 //!
-//! Promises: nobody moves onto nodes that are planned for others while it runs, and the request starts on
-//! none, so that no start that is planned becomes later; the nodes of every move are free when its turn
-//! comes; no plan loses less unless the answer is marked as not exact.
+//! Guarantees: no job moves onto nodes that are planned for others while it runs, and the request starts on
+//! none of these, so no planned start becomes later. The nodes of every move are free when its turn comes. No
+//! plan loses less, unless the answer is marked as not exact.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,36 +45,36 @@ use super::timeline::realm::{OPEN, Realms};
 use super::together::{Member, Nearness, Seat, is_sure, place_together};
 use super::{Kept, Pass, Remembered};
 
-/// Waiting jobs for which moves are looked for where no job is named, the largest first.
+/// The largest number of waiting jobs that are tried if no job is named, the largest jobs first.
 const MOST_TRIED: usize = 16;
 
-/// How many times the steps of one placement the whole search for one job takes.
+/// Number of placements whose steps together are the budget of the whole search for one job.
 const PLACEMENTS: u64 = 64;
 
 /// The largest number of moves of which every order is tried.
 const MOST_ORDERED: usize = 6;
 
-/// What was found out for one waiting job.
+/// The result of the search for one waiting job.
 #[derive(Clone, Debug)]
 pub struct Defragmentation {
     /// The waiting job.
     pub job: JobId,
     /// The name of the layer of which one domain is to hold the job.
     pub layer: String,
-    /// Which moves let it start there.
+    /// The moves that let the job start in one domain of that layer.
     pub finding: Finding,
-    /// Whether no plan is better, and none exists where none was found.
+    /// True if no plan is better, and no plan exists if none was found.
     pub exact: bool,
 }
 
 /// The moves that let a job start in one domain.
 #[derive(Clone, Debug)]
 pub enum Finding {
-    /// It can start there without any move.
+    /// The job can start without any move, in the domain of this name.
     Fits(Start, Arc<str>),
-    /// Others have to move.
+    /// Other jobs have to move.
     Moves(MovePlan),
-    /// No moves let it start there.
+    /// No moves that let the job start were found.
     Nothing,
 }
 
@@ -91,7 +91,7 @@ pub struct MovePlan {
     pub waste: u64,
 }
 
-/// One move.
+/// One move of a running job to other nodes.
 #[derive(Clone, Debug)]
 pub struct Move {
     /// The start of the next attempt; its `attempt` is the one that runs now.
@@ -122,7 +122,7 @@ impl MovePlan {
     }
 }
 
-/// Why no moves can be looked for.
+/// The reason for which no moves can be looked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Impossible {
     /// No such job waits.
@@ -131,34 +131,35 @@ pub enum Impossible {
     /// No waiting job asks for more than one node that one domain could hold.
     #[error("no job waits that one domain could hold; name a request with --for")]
     NothingWaits,
-    /// Something else than room keeps the job waiting.
+    /// The job waits for something other than free nodes.
     #[error("job {job} waits with the reason {reason}, which no move changes")]
     NotForRoom {
         /// The job.
         job: JobId,
-        /// Its reason.
+        /// The reason for which the job waits.
         reason: Reason,
     },
-    /// The job asks for something that moves are not looked for.
+    /// The search does not support a property or request of the job.
     #[error("job {job} {what}; moves are looked for jobs of one component in no reservation")]
     Unsupported {
         /// The job.
         job: JobId,
-        /// What it is or asks for.
+        /// The property or request, as the end of a sentence about the job.
         what: &'static str,
     },
-    /// No domain could ever hold it.
+    /// No domain could ever hold the job.
     #[error("job {job}: {why}")]
     NoDomain {
         /// The job.
         job: JobId,
-        /// Why.
+        /// The reason in words.
         why: String,
     },
 }
 
-/// Whether a running job may be moved: it runs on, may be requeued, and is no component of a het job. What
-/// has whole leaves or runs in a reservation stays, and so does what has lost a node.
+/// True if a running job may be moved: a batch job outside of reservations that may be requeued, is not being
+/// preempted and is no component of a het job. A job that has lost a node, is still being configured, or may
+/// close whole leaves stays.
 #[must_use]
 pub fn may_move(cluster: &Cluster, job: &Job) -> bool {
     let Phase::Running { alloc, preempted: None, .. } = &job.phase else { return false };
@@ -173,8 +174,9 @@ pub fn may_move(cluster: &Cluster, job: &Job) -> bool {
         && !inventory.may_close(&job.spec)
 }
 
-/// The cheapest moves that let a waiting job start in one domain: `job`, or else the one that needs most
-/// nodes of those for which there are moves. `remembered` are the later starts of the last plan.
+/// Returns the cheapest moves that let a waiting job start in one domain. If `job` is `None`, up to 16
+/// waiting jobs are tried, the largest first; the first for which there are moves is taken. `remembered` are
+/// the later starts of the last plan.
 ///
 /// # Errors
 /// No moves can be looked for.
@@ -227,25 +229,25 @@ pub fn defragment(
     best.ok_or(Impossible::NothingWaits)
 }
 
-/// Why a plan has a job wait.
+/// The reason for which a job waits in a plan; [`Reason::None`] if the plan does not list the job.
 fn reason(plan: &Plan, job: JobId) -> Reason {
     plan.waiting.iter().find(|waiting| waiting.job == job).map_or(Reason::None, |waiting| waiting.reason)
 }
 
-/// The same asks, each within one domain of a layer.
+/// The same asks, each restricted to one domain of `layer`, or of a lower layer that the ask itself requires.
 fn gathered(asks: &[Ask], layer: Layer) -> Vec<Ask> {
     let within =
         |ask: &Ask| Ask { must: Some(ask.must.map_or(layer, |must| must.min(layer))), ..ask.clone() };
     asks.iter().map(within).collect()
 }
 
-/// Why nothing is looked for on behalf of a job that no domain can ever hold.
+/// The refusal of a job that no domain can ever hold.
 fn too_large(job: JobId) -> Impossible {
     let why = "no domain of its fabric could hold it, even if every node were idle".to_owned();
     Impossible::NoDomain { job, why }
 }
 
-/// A cluster, and what is planned on it.
+/// A cluster with the starts that are planned on it.
 struct Site<'a> {
     input: PlanInput<'a>,
     plan: &'a Plan,
@@ -254,7 +256,7 @@ struct Site<'a> {
     needs: Needs,
 }
 
-/// A running job that may move, and everything that has to be known to place it again.
+/// A running job that may move, with the data to place it again.
 struct Movable {
     candidate: Candidate,
     prospect: Prospect,
@@ -334,7 +336,7 @@ impl Site<'_> {
         Ok(Defragmentation { job, layer, finding, exact })
     }
 
-    /// Refuses what no moves are looked for.
+    /// Refuses jobs that the search does not support, and jobs that wait for something other than free nodes.
     fn check(&self, queued: &Queued) -> Result<(), Impossible> {
         let PlanInput { cluster, now, .. } = self.input;
         let job = queued.attempt.job;
@@ -359,7 +361,7 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// Where a candidate may be placed in the open realm; at least one place.
+    /// The prospects of a candidate outside of reservations, at least one. The error says why there is none.
     fn prospects(&mut self, candidate: &Candidate) -> Result<Vec<Prospect>, String> {
         let PlanInput { inventory, now, .. } = self.input;
         let mut problem = String::new();
@@ -422,8 +424,9 @@ impl Site<'_> {
     }
 }
 
-/// The layer of which one domain is to hold a job: that of its must, or else the lowest of which some domain
-/// could hold it if every node were idle.
+/// The layer of which one domain is to hold a job: the layer that the ask requires, or else the lowest layer
+/// of which some domain could hold the job if every node were idle. `None` if there is no such layer, or
+/// without a topology.
 fn goal_layer(eligible: &EligibleNodes, prospect: &Prospect, ask: &Ask) -> Option<Layer> {
     let fabric = &eligible.fabric;
     if fabric.roots().is_empty() || ask.strategy == Strategy::Flat {
@@ -442,11 +445,11 @@ fn goal_layer(eligible: &EligibleNodes, prospect: &Prospect, ask: &Ask) -> Optio
     }
 }
 
-/// What is free, and what is planned for later, while one job is looked at.
+/// The free and the planned amounts of all nodes, for the search of one job.
 struct Board<'a> {
     input: PlanInput<'a>,
     realms: Realms,
-    /// By node: what nobody holds, and nobody is about to get.
+    /// By node: the amount that no job holds or is about to get.
     free: Vec<Amount>,
     /// Later starts of others.
     planned: Vec<&'a Reservation>,
@@ -477,8 +480,8 @@ impl<'a> Board<'a> {
         Self { input, realms: Realms::new(&inventory.reservations, now), free, planned }
     }
 
-    /// What is free of every node for so many seconds from now on, while later starts keep what they are
-    /// planned to have.
+    /// By node: the amount that is free for `seconds` from now on, beside the starts that are planned for
+    /// later.
     fn free(&self, seconds: u64) -> Vec<Amount> {
         let mut free = self.free.clone();
         let until = self.input.now + seconds;
@@ -494,7 +497,7 @@ impl<'a> Board<'a> {
         free
     }
 
-    /// The nodes that are reserved for others at some time within so many seconds.
+    /// The nodes that are reserved for others at some time within `seconds` from now on.
     fn shut(&self, seconds: u64) -> FixedBitSet {
         let PlanInput { inventory, now, .. } = self.input;
         let is_shut = |node: &usize| {
@@ -508,7 +511,8 @@ impl<'a> Board<'a> {
         shut
     }
 
-    /// The start of a job where it was placed on what is free.
+    /// The start of a job at a placement on the free amounts; `None` if the nodes cannot give the job its
+    /// parts.
     fn start(
         &self,
         claimant: &Claimant<'_>,
@@ -524,7 +528,7 @@ impl<'a> Board<'a> {
     }
 }
 
-/// The most that is planned of a node at any one moment, resource by resource.
+/// For each resource of a node, the largest amount that is planned at any one moment.
 fn most_at_once(planned: &[(Time, Time, Amount)]) -> Amount {
     let length = planned.first().map_or(0, |(.., amount)| amount.len());
     let mut most = vec![0; length];
@@ -538,23 +542,24 @@ fn most_at_once(planned: &[(Time, Time, Amount)]) -> Amount {
     most
 }
 
-/// The condition on a set of moves: all who move find other nodes at once, outside of the domain.
+/// The condition on a set of moves: all jobs that move find other nodes together, outside of the domain.
 struct Relocation<'a> {
     board: &'a Board<'a>,
     movable: &'a [Movable],
     victims: &'a [Victim],
     budget: &'a SharedBudget,
-    /// Steps of one search for the places of all who move.
+    /// Steps of one search for the places of all jobs that move.
     steps: u64,
     rooms: Rooms,
-    /// By planned run time: what is free of every node for so long.
+    /// By planned run time: the free amounts of all nodes for so long, and the nodes that are reserved for
+    /// others.
     known: BTreeMap<u64, (Vec<Amount>, FixedBitSet)>,
     /// Scratch: the nodes of the domain.
     inside: FixedBitSet,
-    /// Whether every question had a sure answer.
+    /// False once a search for places, or for an order of moves, ended without a sure answer.
     sure: bool,
     best: Option<BestMoves>,
-    /// The prospect of the request that is looked at, and through which eligible nodes.
+    /// Index of the current prospect of the request; `eligible` are its eligible nodes.
     prospect: usize,
     eligible: Option<Arc<EligibleNodes>>,
 }
@@ -566,12 +571,12 @@ struct BestMoves {
     eligible: Arc<EligibleNodes>,
     domain: DomainId,
     placement: Placement,
-    /// The jobs that move, in the order of their turns, and where they go.
+    /// The jobs that move, as indices into `movable`, with their next starts in the order of their turns.
     turns: Vec<(usize, Start)>,
 }
 
 impl BestMoves {
-    /// The plan that the set amounts to.
+    /// The plan that makes the moves of the set; `None` if the request cannot be seated at its placement.
     fn plan(
         &self,
         board: &Board<'_>,
@@ -637,7 +642,8 @@ impl MoveGoal for Relocation<'_> {
 }
 
 impl Relocation<'_> {
-    /// Where all who move go, in the order of their turns; `None` if they find no places.
+    /// The next starts of all jobs that move, in the order of their turns; `None` if no places or no order
+    /// were found.
     fn relocate(&mut self, set: &MoveSet<'_>, eligible: &EligibleNodes) -> Option<Vec<(usize, Start)>> {
         let inventory = self.board.input.inventory;
         let fabric = &eligible.fabric;
@@ -662,14 +668,15 @@ impl Relocation<'_> {
         if let Some(turns) = self.in_turn(starts.collect()) {
             return Some(turns);
         }
-        // They go to each other's nodes in a circle. Other ways to place them may have an order.
+        // The jobs exchange nodes in a cycle, so these starts have no order. Other placements may have one.
         let mut turns = Vec::with_capacity(set.jobs.len());
         let has_order = set.jobs.len() <= MOST_ORDERED && self.in_sequence(set.jobs, &mut turns);
         self.sure &= has_order;
         has_order.then_some(turns)
     }
 
-    /// Places jobs one after another on what those before leave, in whatever order that is possible.
+    /// Places jobs one after another, each on the amounts that the earlier ones leave, in any order that
+    /// works. Returns true if all jobs have been placed in `turns`.
     fn in_sequence(&mut self, jobs: &[usize], turns: &mut Vec<(usize, Start)>) -> bool {
         if turns.len() == jobs.len() {
             return true;
@@ -688,7 +695,7 @@ impl Relocation<'_> {
         false
     }
 
-    /// Where a job goes once some others have made their moves.
+    /// The next start of a job once the jobs in `done` have moved; `None` if no place was found.
     fn next_place(&mut self, index: usize, done: &[(usize, Start)]) -> Option<Start> {
         let (inventory, movable) = (self.board.input.inventory, self.movable);
         let Movable { prospect, candidate, .. } = &movable[index];
@@ -706,8 +713,8 @@ impl Relocation<'_> {
         Some(self.start(index, found.first()?))
     }
 
-    /// By node: what a job that runs for so long finds there when some have left and others have `taken`
-    /// something; `None` where it may not run.
+    /// By node: the amount that a job that runs for `seconds` finds there after the jobs in `leaving` have
+    /// left and others have taken `taken`; `None` if the job may not run there.
     fn rooms_for(
         &mut self,
         seconds: u64,
@@ -745,9 +752,9 @@ impl Relocation<'_> {
         prospect.start(self.board.input.inventory, (candidate, None), None, &seat.parts, why)
     }
 
-    /// The starts in an order in which the nodes of each are free when its turn comes: at any moment whoever
-    /// can move does, because nobody's new nodes are those of another, so no move is in the way of a later
-    /// one.
+    /// The starts in an order in which the nodes of each are free when its turn comes; `None` if there is no
+    /// such order. The first job that can move is taken each time: all starts fit beside each other, so no
+    /// move blocks a later one.
     fn in_turn(&self, starts: Vec<(usize, Start)>) -> Option<Vec<(usize, Start)>> {
         let inventory = self.board.input.inventory;
         let mut free = self.board.free.clone();

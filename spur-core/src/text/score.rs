@@ -1,5 +1,4 @@
-//! A site's own score of a domain: an arithmetic expression, read once and evaluated for one domain after
-//! another.
+//! A site's own score of a domain: an arithmetic expression, parsed once and evaluated for each domain.
 //!
 //! ```text
 //! expression = term { ("+" | "-") term }
@@ -7,8 +6,8 @@
 //! factor     = number | name | "-" factor | "(" expression ")"
 //! ```
 //!
-//! All values are millionths in 64 bits. Every operation saturates, and whatever is divided by 0 is 0, so
-//! that every expression has a value for every domain and the same one on every machine.
+//! All values are millionths in 64 bits. Every operation saturates, and a division by 0 gives 0. So every
+//! expression has a value for every domain, and the same value on every machine.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
@@ -19,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::ParseError;
 use super::nearest::nearest;
 
-/// One, in millionths.
+/// The number one, in millionths.
 pub const ONE: i64 = 1_000_000;
 const HELP: &str =
     "write numbers and names with + - * / and parentheses, e.g. `topology_alignment - layer / 10`";
@@ -158,7 +157,7 @@ impl<'a> Reader<'a> {
         self.at = self.text.len() - self.rest().trim_start().len();
     }
 
-    /// Takes one of some signs if it comes next.
+    /// Consumes the next character after blanks if it is one of `signs`; `None` otherwise.
     fn sign(&mut self, signs: &[char]) -> Option<char> {
         self.skip_blanks();
         let next = self.rest().chars().next().filter(|next| signs.contains(next))?;
@@ -166,7 +165,7 @@ impl<'a> Reader<'a> {
         Some(next)
     }
 
-    /// Takes as many characters as belong to a word.
+    /// Consumes the characters up to the first that does not belong to a word.
     fn word(&mut self, belongs: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();
         let length = rest.find(|next| !belongs(next)).unwrap_or(rest.len());
@@ -320,7 +319,7 @@ mod tests {
         assert!("domain_utilisation".parse::<Score>().unwrap().minds_others());
     }
 
-    /// An expression as text, and what it is in exact arithmetic of millionths with saturation.
+    /// An expression as text, and its value in exact arithmetic of millionths with saturation.
     fn expression() -> impl Strategy<Value = (String, i64)> {
         let leaf = prop_oneof![
             (0_i64..2_000_000).prop_map(|n| (format!("{}.{:06}", n / ONE, n % ONE), n)),

@@ -1,8 +1,9 @@
-//! The jobs that move out of one domain: the search for victims of one job under one more condition.
+//! The search for jobs that move out of one domain: the search for victims of one job under one more
+//! condition.
 //!
-//! [`visit`] goes through sets of jobs whose leaving makes room in a domain, and asks a [`MoveGoal`] whether
-//! a set will do. A set that will not may become one with jobs that hold nodes outside of the domain, because
-//! these make room there.
+//! [`visit`] goes through sets of jobs that make room in a domain when they leave, and offers each set to a
+//! [`MoveGoal`]. A set that the goal refuses may be extended by jobs that also hold nodes outside of the
+//! domain, because these make room there.
 
 use crate::model::config::PreemptCost;
 use crate::model::fabric::DomainId;
@@ -16,47 +17,49 @@ use super::freed_fabric::{Clearing, FreedFabric};
 use super::search::{InDomain, Lot, PLACING, VictimSearch};
 use super::{Amount, Claimant, Victim};
 
-/// The largest number of jobs outside of a domain that are considered for a move, those that lose least.
+/// The largest number of jobs outside of a domain that are considered for a move. Those that lose least come
+/// first.
 const MOST_OTHERS: usize = 256;
 
 /// The request, and the jobs that may move for it.
 pub(in crate::sched) struct MoveSite<'a> {
     pub(in crate::sched) inventory: &'a Inventory,
     pub(in crate::sched) claimant: &'a Claimant<'a>,
-    /// What every node has free without any move.
+    /// By node: the amount that is free without any move.
     pub(in crate::sched) free: &'a [Amount],
     pub(in crate::sched) movable: &'a [Victim],
     pub(in crate::sched) budget: &'a SharedBudget,
 }
 
-/// Jobs whose leaving makes room in a domain.
+/// Jobs that make room for the request in a domain when they leave.
 pub(in crate::sched) struct MoveSet<'s> {
     pub(in crate::sched) domain: DomainId,
     /// The jobs, as indices into those that may move.
     pub(in crate::sched) jobs: &'s [usize],
     pub(in crate::sched) loss: Loss,
-    /// Where the request goes.
+    /// The placement of the request in the domain.
     pub(in crate::sched) placement: &'s Placement,
 }
 
-/// What a set of moves is looked for.
+/// The further condition on a set of moves.
 pub(in crate::sched) trait MoveGoal {
-    /// Whether a set will do. The goal remembers the best one.
+    /// Offers a set. Returns false if the set does not meet the condition and may do so with more jobs. The
+    /// goal keeps the best set.
     fn meets(&mut self, set: &MoveSet<'_>) -> bool;
 
-    /// Whether a set that loses no less than this may be better than the best one so far.
+    /// True if a set that loses no less than `loss` may be better than the best one so far.
     fn is_worth(&self, loss: Loss) -> bool;
 }
 
-/// What [`visit`] found.
+/// The outcome of [`visit`].
 pub(in crate::sched) enum Visited {
     /// The request fits in a domain without any move.
     Fits(DomainId, Placement),
-    /// Sets of moves were visited. `complete` is false where jobs were left out or the budget was spent.
+    /// Sets of moves were visited. `complete` is false if jobs were left out or the budget was spent.
     Moves { complete: bool },
 }
 
-/// Goes through sets of moves, the domains first in which least has to be lost.
+/// Goes through sets of moves, domain by domain in ascending order of the lower bound of the loss.
 pub(in crate::sched) fn visit(site: &MoveSite<'_>, domains: &[DomainId], goal: &mut dyn MoveGoal) -> Visited {
     let MoveSite { inventory, claimant, free, movable, budget } = *site;
     let whole = FreedFabric { inventory, claimant, free, domain: None, budget };
@@ -111,9 +114,9 @@ struct Walk<'w, 'a> {
     lots: Vec<Lot>,
     /// Positions in the order of the search of the jobs that move.
     moving: Vec<usize>,
-    /// The domain without the jobs that move.
+    /// The domain after the jobs in `moving` have left.
     now: Clearing<'a>,
-    /// The domain without these and those that are not decided about.
+    /// The domain after the jobs in `moving` and all undecided jobs have left.
     most: Clearing<'a>,
 }
 
@@ -126,7 +129,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         Self { search, domain, goal, lots, moving: Vec::new(), now: search.as_it_is(), most }
     }
 
-    /// Begins with a set that is good, not best, and goes through all others that may be better.
+    /// Offers a good set first, then goes through all sets that may be better.
     fn run(mut self) {
         let order: Vec<usize> = (0..self.search.len()).collect();
         let Some((moving, placement)) = first_set::good(&mut InDomain { search: self.search }, &order) else {
@@ -142,8 +145,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         self.goal.meets(&found)
     }
 
-    /// Decides about the job at a position and all after it. `fits`: those that move make room enough, but
-    /// the goal does not take them as they are.
+    /// Branches on the job at a position and all jobs after it. `fits`: the jobs that move make room enough,
+    /// but the goal refused them as they are.
     fn branch(&mut self, at: usize, loss: Loss, fits: bool) {
         let count = self.search.len();
         let budget = self.search.budget();
@@ -181,7 +184,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         self.lots[at] = Lot::Open;
     }
 
-    /// Goes on while there is too little room, if what has to be lost besides is not too much.
+    /// Branches further while there is too little room, if the lower bound of the loss may still beat the
+    /// best set.
     fn go_on(&mut self, at: usize, loss: Loss) {
         let more = self.search.least(self.now.missing(), &self.lots);
         if more.is_some_and(|more| self.goal.is_worth(loss.and(more))) {

@@ -1,8 +1,8 @@
-//! Jobs of the queue that wait for a limit of associations or QOS, by limit and by how much they ask of it.
+//! Jobs of the queue that wait for a limit of associations or QOS, by limit and by the amount that they ask
+//! for.
 //!
-//! A limit that leaves too little for a job leaves too little for every job that asks no less. So a quick
-//! pass looks at the first job of each group only, and at the next one when the first is not stopped any
-//! more.
+//! A limit that leaves too little for a job leaves too little for every job that asks for no less. So a quick
+//! pass looks at the first job of each group only, and at the next one if the first is not stopped any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::text::tres::TresKind;
 
 use super::chunks::Key;
 
-/// A limit that stops jobs.
+/// The identity of a limit that stops jobs: its holder, kind, resource and value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Lane {
     holder: Holder,
@@ -24,13 +24,14 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// The queue of a limit.
+    /// The lane of a limit.
     pub(crate) fn of(rule: &Rule) -> Self {
         Self { holder: rule.holder.clone(), kind: rule.kind, tres: rule.tres.clone(), most: rule.most }
     }
 }
 
-/// A limit, and how much jobs ask of it; `None` of jobs that are over a limit by themselves, whoever runs.
+/// A limit, and the amount that jobs ask for; `None` for jobs that exceed a limit by themselves, whatever
+/// runs.
 pub(crate) type Group = Option<(Lane, u128)>;
 
 /// The jobs that wait for limits and need not be looked at before the limits leave more.
@@ -50,7 +51,7 @@ impl Asleep {
         self.jobs.insert(key.job, (key, group));
     }
 
-    /// Takes a job out. Returns whether it was there.
+    /// Removes a job. Returns true if the job was there.
     pub(super) fn remove(&mut self, job: JobId) -> bool {
         let Some((key, group)) = self.jobs.remove(&job) else { return false };
         if let Some(group) = group
@@ -69,7 +70,7 @@ impl Asleep {
         self.groups.iter().filter_map(|(group, keys)| Some((*keys.first()?, group.clone()))).collect()
     }
 
-    /// The job of a group behind a place in the queue.
+    /// The first job of a group behind a place in the queue; `None` if there is none.
     pub(crate) fn after(&self, group: &(Lane, u128), key: Key) -> Option<Key> {
         let behind = (std::ops::Bound::Excluded(key), std::ops::Bound::Unbounded);
         self.groups.get(group)?.range(behind).next().copied()

@@ -1,5 +1,5 @@
 //! The limits of associations and QOS that apply to jobs in the queue, shared by all jobs that count for the
-//! same.
+//! same entities.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use crate::sched::inventory::Inventory;
 
 use super::Choices;
 
-/// How many different jobs are remembered, for the next ones like them to share their limits.
+/// Number of recent, different jobs whose limits are kept, so that the next jobs like them share these.
 const ALIKE: usize = 16;
 
-/// The limits of a job in one of its partitions, and what it counts for them.
+/// The limits of a job in one of its partitions, and the amounts that the job counts for them.
 #[derive(Clone, Debug)]
 pub(crate) struct ChoiceLimits {
     /// The limits.
     pub(crate) rules: Arc<Rules>,
     /// The least resources that the job holds there.
     pub(crate) least: Amounts,
-    /// What the job counts at least for each limit of a start.
+    /// For each limit of a start, the least amount that the job counts.
     pub(crate) wants: Box<[u128]>,
 }
 
@@ -59,7 +59,7 @@ impl QueueLimits {
         let rules: Vec<Arc<Rules>> = partitions()
             .map(|partition| self.rules(cluster, cluster.charged(spec, partition), &spec.owner.user))
             .collect();
-        // Amounts are those of choices, but for licences.
+        // Jobs with the same choices have the same amounts, except for licences.
         let shares = spec.extra.as_ref().is_none_or(|extra| extra.licenses.is_empty());
         let is_like = |(of, limits): &(Choices, Arc<[ChoiceLimits]>)| {
             Arc::ptr_eq(of, choices)

@@ -69,7 +69,7 @@ pub(crate) struct PendingOrder {
     shares: Option<Arc<FairShares>>,
     /// Jobs of the line that wait for limits and need not be looked at in quick passes.
     asleep: Asleep,
-    /// What is different since somebody asked.
+    /// The changes since the last call of [`take_changes`](Self::take_changes).
     changes: Changes,
 }
 

@@ -81,13 +81,14 @@ struct Memory {
     nominated: BTreeSet<JobId>,
     /// True if an event may allow a job to preempt others.
     stirred: bool,
-    /// Where later starts are kept: these, as limits count them.
+    /// The later starts as limits count them; empty if later starts are not kept between passes.
     booked: Bookings,
     /// The limits that have stopped jobs, as far as these are settled.
     closed: Closed,
-    /// When some limit leaves enough for a job that it has stopped, although nothing happens.
+    /// The first second at which a limit leaves enough for a job that it has stopped, if nothing else happens
+    /// until then.
     again: Option<Time>,
-    /// How often limits had got more room; see [`Counters::freed`](crate::cluster::Counters::freed).
+    /// The value of [`Counters::freed`](crate::cluster::Counters::freed) at the last pass.
     freed: u64,
 }
 

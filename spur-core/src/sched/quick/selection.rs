@@ -25,9 +25,9 @@ pub(super) struct Selection<'a> {
     within: Option<BTreeSet<JobId>>,
     /// True if every job has to be looked at from here on.
     unfiltered: bool,
-    /// Of jobs that wait for limits, the next one of each group to be looked at.
+    /// The next job to look at of each group of jobs that wait for a limit, by place in the queue.
     asleep: BTreeMap<Key, (Lane, u128)>,
-    /// Jobs that limits stop no more.
+    /// Jobs that limits do not stop any more.
     pub(super) woken: Vec<JobId>,
     /// The lowest level that may be asked to leave, and what there would be at most then.
     reach: Option<(u32, Counts)>,
@@ -177,7 +177,7 @@ impl<'a> Selection<'a> {
         awake
     }
 
-    /// What there is for those who backfill; and who may have more, by his place in the walk.
+    /// The most that is free for backfilled jobs, and the jobs that may have more, by place in the walk.
     fn room(&self) -> (MostFree, BTreeMap<Key, JobId>) {
         let room = MostFree::of(&self.walk.space.books);
         let mut owners = BTreeMap::new();

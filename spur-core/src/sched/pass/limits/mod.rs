@@ -1,12 +1,12 @@
 //! The limits of associations and QOS in a pass.
 //!
 //! A job is stopped if a limit leaves too little at the moment at which it would otherwise start, or later
-//! while it runs. A stopped job keeps no nodes and keeps nobody else waiting. A job that is planned for later
-//! is booked in its limits, and nobody behind it takes that from it.
+//! while it runs. A stopped job keeps no nodes and keeps no other job waiting. A job that is planned for
+//! later is booked in its limits, and no job behind it takes the booked amounts.
 //!
-//! Where a limit leaves too little now, jobs that may get nodes for later are looked at all the same, because
-//! others may have ended by then. Once such a limit has stopped a job, it stops every job behind it that asks
-//! no less of the limit.
+//! If a limit leaves too little now, jobs that may get nodes for later are looked at all the same, because
+//! other jobs may have ended by then. Once such a limit has stopped a job, it stops every job behind it that
+//! asks for no less of the limit.
 
 mod room;
 
@@ -37,22 +37,23 @@ use super::walk::Walk;
 pub(crate) use room::Bookings;
 use room::{Ask, Booking, Over, Room};
 
-/// The limits as a pass goes by them.
+/// The limits in a pass, with the notes on the job that is looked at.
 #[derive(Debug)]
 pub(crate) struct PassLimits {
     room: Room,
     /// The partitions in which a limit stops the job that is looked at.
     barred: Vec<usize>,
-    /// Those in which a limit lets it start later at best.
+    /// The partitions in which a limit lets that job start later at best.
     not_now: Vec<usize>,
-    /// The limit that stopped the job that is looked at, if one did.
+    /// The limit that stopped the job that is looked at; `None` if no limit did.
     stop: Option<Over>,
-    /// A limit that leaves it too little now, and may leave it enough later.
+    /// A limit that leaves that job too little now, and may leave enough later.
     lacks: Option<Over>,
-    /// The job that is looked at, with its components, where limits let it start: by job and partition.
+    /// The components of the job that is looked at, by job and partition, at the places and times at which
+    /// limits let them start.
     found: Vec<(JobId, usize, Booking)>,
     closed: Closed,
-    /// The jobs that the pass need not have looked at, by what stops them.
+    /// The jobs that are stopped whatever nodes are free, each with the limit that stops it.
     stopped: Vec<(JobId, Group)>,
 }
 
@@ -79,55 +80,58 @@ impl PassLimits {
         })
     }
 
-    /// These limits where jobs are planned for later already.
+    /// Sets the jobs that are planned for later already.
     pub(crate) fn beside(&mut self, booked: Bookings) {
         self.room.booked = booked;
     }
 
-    /// The jobs that are planned for later.
+    /// Takes out the jobs that are planned for later.
     pub(crate) fn take_bookings(&mut self) -> Bookings {
         std::mem::take(&mut self.room.booked)
     }
 
-    /// Takes over which limits have stopped jobs in an earlier pass, since which nobody has ended.
+    /// Takes over the limits that have stopped jobs in an earlier pass, if no job has ended since.
     pub(crate) fn stay_closed(&mut self, closed: Closed) {
         self.closed = closed;
     }
 
-    /// The jobs that were stopped whatever nodes are free, by what stops them.
+    /// Takes out the jobs that are stopped whatever nodes are free, each with the limit that stops it.
     pub(crate) fn take_stopped(&mut self) -> Vec<(JobId, Group)> {
         std::mem::take(&mut self.stopped)
     }
 
-    /// Whether a limit has stopped a job before a place in the queue that asks no more of it.
+    /// True if a limit has stopped a job that comes before a place in the queue and asks for no more than the
+    /// group.
     pub(crate) fn is_closed(&self, group: &(Lane, u128), key: Key) -> bool {
         self.closed.stops(&group.0, group.1, key)
     }
 
-    /// The first second at which some limit leaves enough for a job that it has stopped, although nothing
-    /// else happens.
+    /// The first second at which a limit leaves enough for a job that it has stopped, if nothing else happens
+    /// until then; `None` if there is none.
     pub(crate) fn again(&self) -> Option<Time> {
         self.room.again()
     }
 
-    /// The limits that have stopped jobs.
+    /// Takes out the limits that have stopped jobs.
     pub(crate) fn take_closed(&mut self) -> Closed {
         std::mem::take(&mut self.closed)
     }
 }
 
-/// The limits that have stopped jobs because they leave too little now: by what a limit counts and by how
-/// much a job asked for, the place of the first such job in the queue.
+/// The limits that have stopped jobs because they leave too little now. For each limit and each amount that a
+/// job asked for, the place of the first such job in the queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Closed(BTreeMap<Lane, BTreeMap<u128, Key>>);
 
 impl Closed {
-    /// Whether the limit has stopped a job before a place in the queue that asks no more.
+    /// True if the limit has stopped a job that comes before a place in the queue and asks for no more than
+    /// `wants`.
     fn stops(&self, lane: &Lane, wants: u128, key: Key) -> bool {
         self.0.get(lane).is_some_and(|first| first.range(..=wants).any(|(_, first)| *first < key))
     }
 
-    /// The same for a job that the limit leaves too little.
+    /// True if the limit `over` has stopped a job that comes before a place in the queue and asks for no
+    /// more. False for a job that exceeds the limit by itself.
     fn stops_over(&self, over: &Over, key: Key) -> bool {
         over.wants.is_some_and(|wants| self.stops(&Lane::of(&over.stop.rule), wants, key))
     }
@@ -148,7 +152,7 @@ pub(super) struct Stretch {
     pub(super) from: Time,
     /// Seconds that the job is planned to run.
     pub(super) lasts: u64,
-    /// The time limit that the job has to do with, seconds, if that is not what it asked for.
+    /// The time limit that the job gets, in seconds, if it differs from the requested one.
     pub(super) limit: Option<u64>,
 }
 
@@ -173,19 +177,19 @@ impl<S: Space> Walk<S> {
         }
     }
 
-    /// Whether a limit stops a job in a partition.
+    /// True if a limit stops the job that is looked at in a partition.
     pub(super) fn is_barred(&self, partition: usize) -> bool {
         self.limits.as_ref().is_some_and(|limits| limits.barred.contains(&partition))
     }
 
-    /// Whether a limit keeps a job from starting now in a partition.
+    /// True if a limit keeps the job that is looked at from starting now in a partition.
     pub(super) fn is_barred_now(&self, partition: usize) -> bool {
         let not_now =
             |limits: &PassLimits| limits.barred.contains(&partition) || limits.not_now.contains(&partition);
         self.limits.as_deref().is_some_and(not_now)
     }
 
-    /// Whether a limit stopped the job that is looked at.
+    /// True if a limit stopped the job that is looked at.
     pub(super) fn is_stopped(&self) -> bool {
         self.limits.as_ref().is_some_and(|limits| limits.stop.is_some())
     }
@@ -197,7 +201,7 @@ impl<S: Space> Walk<S> {
         }
     }
 
-    /// The limit that stopped the job that is looked at, if one did.
+    /// The limit that stopped the job that is looked at; `None` if no limit did.
     pub(super) fn take_stop(&mut self, candidate: &Queued) -> Option<Stop> {
         let limits = self.limits.as_mut()?;
         let over = limits.stop.take()?;
@@ -205,9 +209,10 @@ impl<S: Space> Walk<S> {
         Some(over.stop)
     }
 
-    /// Looks at the limits of a job that comes next, by what it takes at least: finds the partitions in which
-    /// one stops it. The limit, if that is so in all. A job that has a later start, or may get one, is not
-    /// stopped by what others have now.
+    /// Finds the partitions in which a limit stops the next job, judged by the least that the job takes.
+    /// Returns the first such limit if a limit stops the job in all of its partitions. Amounts that other
+    /// jobs hold now do not stop a job that has a later start. Nor do they stop a job that may get one,
+    /// unless the limit has stopped an earlier job that asks for no more.
     pub(super) fn stopped(&mut self, candidate: &Queued, own: &[Prospect], has_later: bool) -> Option<Stop> {
         self.limits.as_ref()?;
         let (mut first, mut groups): (Option<Over>, Vec<Group>) = (None, Vec::new());
@@ -240,8 +245,9 @@ impl<S: Space> Walk<S> {
         Some(first.stop)
     }
 
-    /// Looks at the limits of all components of a het job, each in any of its partitions, by what each takes
-    /// at least.
+    /// Returns the first limit that stops a component of a het job in all of its partitions, judged by the
+    /// least that the component takes. If `may_wait`, amounts that other jobs hold now do not stop a
+    /// component.
     pub(super) fn stopped_together(&mut self, candidate: &Queued, may_wait: bool) -> Option<Stop> {
         self.limits.as_ref()?;
         for component in candidate.all() {
@@ -259,8 +265,8 @@ impl<S: Space> Walk<S> {
         None
     }
 
-    /// Whether a limit stops a job, with all its components, at the places and the time that were found for
-    /// it; notes the limit.
+    /// Returns true if a limit stops a job, with all its components, at the places and the time that were
+    /// found for it; notes the limit.
     pub(super) fn stops_at<'p>(
         &mut self,
         candidate: &Queued,
@@ -293,7 +299,8 @@ impl<S: Space> Walk<S> {
         false
     }
 
-    /// Bars the partition in which a limit stops the job that is looked at; says whether that was the last.
+    /// Bars the partition in which a limit stops the job that is looked at. Returns true if all partitions
+    /// are barred.
     fn bar_last(&mut self, prospects: &Prospects, partition: usize) -> bool {
         self.limits.iter_mut().for_each(|limits| limits.barred.push(partition));
         prospects.iter().all(|prospect| self.is_barred(prospect.partition))
@@ -318,13 +325,13 @@ impl<S: Space> Walk<S> {
         }
     }
 
-    /// Takes a later start out of the nodes and of the limits that it counts for.
+    /// Books a later start on its nodes and in the limits that it counts for.
     pub(super) fn book(&mut self, candidate: &Candidate, made: &Reservation) {
         self.space.reserve(made);
         self.book_in_limits(candidate, made);
     }
 
-    /// Counts a later start that nodes are booked for already.
+    /// Counts a later start in the limits; its nodes are booked already.
     pub(crate) fn book_in_limits(&mut self, candidate: &Candidate, made: &Reservation) {
         let partition = self.inventory.partition(&made.partition);
         let known = partition.and_then(|partition| self.found(candidate, partition, made.start..made.end));
@@ -335,7 +342,8 @@ impl<S: Space> Walk<S> {
         }
     }
 
-    /// The job that is looked at as limits count it, where it was found to be let start at that time.
+    /// Takes out the booking of the job that is looked at for a partition and a time; `None` if the limits
+    /// have not been checked for these.
     fn found(&mut self, candidate: &Candidate, partition: usize, time: Range<Time>) -> Option<Booking> {
         let found = &mut self.limits.as_mut()?.found;
         let is_it = |(job, within, booking): &(JobId, usize, Booking)| {
@@ -345,13 +353,14 @@ impl<S: Space> Walk<S> {
         Some(found.swap_remove(at).2)
     }
 
-    /// Gives a later start back.
+    /// Gives back the nodes and the limits that a later start has booked.
     pub(super) fn unbook(&mut self, made: &Reservation) {
         self.space.release(made);
         self.limits.iter_mut().for_each(|limits| limits.room.unbook(&made.turn));
     }
 
-    /// A later start as limits count it; `None` where none are enforced.
+    /// A later start as limits count it; `None` if limits are not enforced, or the job cannot run in that
+    /// partition.
     fn booking_of(&self, candidate: &Candidate, made: &Reservation) -> Option<Booking> {
         self.limits.as_ref()?;
         let partition = self.inventory.partition(&made.partition)?;
@@ -365,12 +374,12 @@ impl<S: Space> Walk<S> {
         Some(booking(&rules, amounts.all, limit, made.start..made.end))
     }
 
-    /// The resources of what was found for a job.
+    /// The resources of the parts of nodes that were found for a job.
     fn amounts(&self, candidate: &Candidate, prospect: &Prospect, parts: &[Part]) -> Amounts {
         amounts(&self.inventory, candidate, (prospect.partition, &prospect.request().need), parts)
     }
 
-    /// The first limit that leaves too little now for what a job takes at least in one of its partitions.
+    /// The first limit that leaves too little now for the least that a job takes in one of its partitions.
     fn over_at_least(&mut self, candidate: &Candidate, choice: usize) -> Option<Over> {
         let (partition, request) = &candidate.choices[choice];
         let own = &candidate.limits.as_ref()?[choice];
@@ -384,8 +393,8 @@ impl<S: Space> Walk<S> {
         self.limits.as_mut()?.room.over(&own.rules, &ask)
     }
 
-    /// The earliest start of a job that the limits let it have; the limit that stops the job wherever it
-    /// could start. A job that has a later start keeps that, if limits only keep it from starting now.
+    /// The earliest start of a job within its limits; the error is the limit that stops the job wherever it
+    /// could start. A job that has a later start keeps that start if limits only keep it from starting now.
     pub(super) fn find_within_limits(
         &mut self,
         candidate: &Queued,
@@ -420,13 +429,13 @@ impl<S: Space> Walk<S> {
 
 /// The earliest start of a job.
 pub(super) enum Earliest {
-    /// Now: through which prospect, and what the job takes of each node.
+    /// Now, by the index of the prospect, with the part that the job takes of each node.
     Now(usize, Hit, Vec<Part>),
-    /// Later; `None` if the nodes cannot give what was found after all.
+    /// Later, by the index of the prospect; `None` if the nodes cannot give the job its parts after all.
     Later(usize, Hit, Option<Vec<Part>>),
-    /// Now, but the nodes cannot give what was found after all.
+    /// Now, but the nodes cannot give the job its parts after all.
     Unseated,
-    /// At no time that was looked at.
+    /// At no time within the times that were searched.
     Never,
 }
 
@@ -441,7 +450,7 @@ fn rules_of(candidate: &Candidate, partition: usize) -> Option<Arc<Rules>> {
     Some(Arc::clone(&candidate.limits.as_ref()?[choice].rules))
 }
 
-/// The resources of what a job takes of each node in a partition.
+/// The resources of the parts that a job takes of nodes in a partition.
 fn amounts(
     inventory: &Inventory,
     candidate: &Candidate,
@@ -466,7 +475,7 @@ fn amounts(
     }
 }
 
-/// What a partition charges.
+/// The tariff of a partition.
 fn tariff(inventory: &Inventory, partition: usize) -> Tariff<'_> {
     Tariff::new(&inventory.policy.scheduler, &inventory.partitions[partition].partition.config)
 }

@@ -1,8 +1,8 @@
-//! What limits leave, now and at later times, beside what a pass starts and plans.
+//! The amounts that limits leave, now and at later times, beside the jobs that a pass starts and plans.
 //!
-//! Each limit that counts what runs has a counter: the sum now, and the sum of what is planned for later.
-//! While both together leave enough, nothing else is looked at. Otherwise the amount over time is worked out,
-//! a step function of the ends of running jobs and of what is planned, and kept up to date from then on.
+//! Each limit that counts running jobs has a counter: the sum now, and the sum of the jobs that are planned
+//! for later. While both together leave enough, nothing else is computed. Otherwise the amount over time, a
+//! step function of the ends of running jobs and of planned jobs, is computed once and then kept up to date.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::sched::timeline::step_function::StepFunction;
 use crate::text::time::Time;
 use crate::text::tres::TresKind;
 
-/// What a limit counts: jobs, or a resource.
+/// The unit of a limit: `None` for jobs, or a resource.
 type Counts = Option<TresKind>;
 
 /// A job that a pass starts or plans for later, as limits count it.
@@ -36,8 +36,8 @@ pub(super) struct Booking {
     pub(super) seconds: u64,
 }
 
-/// The jobs that are planned to start later, by their turns; and the turns of those to which the same limits
-/// apply, by the address of these.
+/// The jobs that are planned to start later, by their turns. Turns are also kept by the address of the limits
+/// that apply to the jobs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bookings {
     by_turn: BTreeMap<Turn, Booking>,
@@ -47,11 +47,11 @@ pub(crate) struct Bookings {
 /// The counters of the limits that apply to jobs.
 #[derive(Debug)]
 struct CountersOf {
-    /// The limits, which are kept so that their address stays theirs.
+    /// The limits, which are kept so that no other limits get their address.
     rules: Arc<Rules>,
     /// The counter of each limit of a start.
     start: Arc<[usize]>,
-    /// The counters that the jobs count for, among the first so many that there are.
+    /// The counters that the jobs count for, among the first `among` counters.
     all: Arc<[usize]>,
     among: usize,
 }
@@ -60,31 +60,34 @@ struct CountersOf {
 #[derive(Debug)]
 struct Counter {
     counts: Counts,
-    /// Jobs that run, or what they hold in 2^-32, with those that the pass starts.
+    /// Number of running jobs, or the amount that they hold in units of 2^-32, including the jobs that the
+    /// pass starts.
     running: u128,
-    /// The same of jobs that are planned for later.
+    /// Number, or amount, of the jobs that are planned for later, in the same units.
     booked: u128,
-    /// What jobs may use that the pass starts, and those that are planned for later.
+    /// The amount that the jobs may use that the pass starts.
     started: Amount,
+    /// The amount that the jobs may use that are planned for later.
     planned: Amount,
-    /// What running jobs may still use, and what was used; known once it is asked for.
+    /// The amount that running jobs may still use, and the past usage; `None` until a limit needs them.
     used: Option<(Amount, Amount)>,
-    /// What is in use over time, below zero; known once `running` and `booked` together leave too little.
+    /// The amount in use over time, as negative numbers; `None` until `running` and `booked` together leave
+    /// too little.
     over_time: Option<StepFunction>,
 }
 
 impl Counter {
-    /// What somebody counts who holds this.
+    /// The amount that a job with the resources `held` counts.
     fn amount(&self, held: &Held) -> u128 {
         held.counted(self.counts.as_ref())
     }
 
-    /// What somebody may use of the resource who holds this amount for so many seconds.
+    /// The usage of a job that holds an amount of the resource for `seconds`; zero for a counter of jobs.
     fn use_of(&self, amount: u128, seconds: u64) -> Amount {
         if self.counts.is_some() { Amount::of(Rate(amount), seconds) } else { Amount::ZERO }
     }
 
-    /// An amount in the units of the step function: of resources 2^-16, rounded down.
+    /// An amount in the units of the step function: jobs, or 2^-16 of a resource, rounded down.
     fn steps(&self, amount: u128) -> i64 {
         let amount = if self.counts.is_some() { amount >> 16 } else { amount };
         i64::try_from(amount).unwrap_or(i64::MAX >> 8).min(i64::MAX >> 8)
@@ -124,25 +127,25 @@ impl Counter {
     }
 }
 
-/// One job that limits are asked about, and when it would run.
+/// One job that is checked against limits, and the time at which it would run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask<'a> {
     pub(super) asked: Asked<'a>,
-    /// What the job counts for each limit of a start, where that is known; otherwise nothing.
+    /// For each limit of a start, the amount that the job counts; empty if not computed yet.
     pub(super) wants: &'a [u128],
     pub(super) from: Time,
     pub(super) to: Time,
-    /// Whether only what is in use now counts, not what is planned for later.
+    /// True if the limit is judged by the amount in use now, without the jobs that are planned for later.
     pub(super) now_only: bool,
-    /// Jobs that are to start with it.
+    /// Jobs that are to start together with this job.
     pub(super) beside: &'a [Booking],
     /// Jobs that are about to lose the nodes that are kept for them.
     pub(super) displaced: &'a [JobId],
 }
 
 impl Ask<'_> {
-    /// What the counter of a limit counts for jobs beside this one, and what they may use; and what the
-    /// displaced counted.
+    /// The amount that the counter of a limit counts for the jobs in `beside`, the amount that these may use,
+    /// and the amount that the displaced jobs count.
     fn others(&self, rule: &Rule, counter: &Counter, running: &Counters) -> (u128, Amount, u128) {
         let (mut held, mut promised) = (0, Amount::ZERO);
         for other in self.beside.iter().filter(|other| other.rules.holders.contains(&rule.holder)) {
@@ -161,45 +164,45 @@ impl Ask<'_> {
 #[derive(Clone, Debug)]
 pub(super) struct Over {
     pub(super) stop: Stop,
-    /// Whether the job may start later, when others have ended: not where it is over the limit by itself, nor
-    /// where the limit is judged by what is now alone.
+    /// True if the job may start later, when others have ended. False if the job exceeds the limit by itself,
+    /// or if the limit does not count running jobs.
     pub(super) passing: bool,
-    /// What the job asks of the limit, to compare with what others ask of it; `None` where it is over the
-    /// limit by itself.
+    /// The amount that the job asks for, to compare with other jobs; `None` if it exceeds the limit by
+    /// itself.
     pub(super) wants: Option<u128>,
 }
 
-/// The limits as a pass goes by them.
+/// The counters of all limits in a pass, with the starts that the pass proposes and plans.
 #[derive(Debug)]
 pub(super) struct Room {
     pub(super) running: Arc<Counters>,
-    /// The past usage of those that have budgets.
+    /// The past usage of the associations and QOS that have budgets.
     pub(super) usage: Usage,
     pub(super) safe: bool,
     pub(super) now: Time,
     pub(super) booked: Bookings,
     counters: Vec<Counter>,
-    /// By holder: its counters that were asked for.
+    /// By holder: its counters so far.
     of_holders: BTreeMap<Holder, SmallVec<[usize; 4]>>,
-    /// By address of the limits.
+    /// By address of the limits: their counters.
     of_rules: BTreeMap<usize, CountersOf>,
-    /// The limits of what running jobs may still use that have stopped jobs, by counter.
+    /// By counter: the limits of the amount that running jobs may still use, if they have stopped jobs.
     falling: BTreeMap<usize, Falling>,
     /// The starts that the pass has proposed.
     starts: Vec<Booking>,
     starts_of: BTreeMap<usize, (Arc<Rules>, Vec<usize>)>,
 }
 
-/// A limit of what running jobs may still use, which leaves more as time goes by.
+/// A limit of the amount that running jobs may still use. The limit leaves more as time goes by.
 #[derive(Debug)]
 struct Falling {
     holder: Holder,
     most: Amount,
-    /// The least that a job may use that the limit has stopped.
+    /// The least usage of a job that the limit has stopped.
     wants: Amount,
 }
 
-/// The sums of a counter, and what is added to them.
+/// The sums of a counter, with the amounts that are added to them.
 struct Sum<'a> {
     counter: &'a Counter,
     running: u128,
@@ -246,7 +249,8 @@ impl Room {
         }
     }
 
-    /// The first limit that leaves too little for a job. It is passing only if all that leave too little are.
+    /// The first limit that leaves too little for a job. Its `passing` is true only if all limits that leave
+    /// too little are passing.
     pub(super) fn over(&mut self, rules: &Arc<Rules>, ask: &Ask<'_>) -> Option<Over> {
         let counters = self.counters_of(rules);
         let mut first: Option<Over> = None;
@@ -299,7 +303,7 @@ impl Room {
         Some(Over { stop: Stop { planned, ..stop }, passing, wants: asks })
     }
 
-    /// Notes that a limit of what running jobs may still use has stopped a job.
+    /// Notes that a limit of the amount that running jobs may still use has stopped a job.
     fn note_falling(&mut self, at: usize, rule: &Rule, wants: Amount) {
         let most = Amount::of(Rate::whole(rule.most), 60);
         let holder = || rule.holder.clone();
@@ -307,8 +311,8 @@ impl Room {
         falling.wants = falling.wants.min(wants);
     }
 
-    /// The first second at which some limit that falls with time leaves enough for a job that it has stopped,
-    /// if nothing else happens until then.
+    /// The first second at which a limit in `falling` leaves enough for a job that it has stopped, if nothing
+    /// else happens until then; `None` if there is none.
     pub(super) fn again(&self) -> Option<Time> {
         self.falling.iter().filter_map(|(at, falling)| self.leaves_enough(&self.counters[*at], falling)).min()
     }
@@ -344,8 +348,8 @@ impl Room {
             for holding in holdings {
                 let end = match holding.rest {
                     Rest::Until(end) => end.max(self.now + 1),
-                    // When one that is suspended goes on, or one starts for which nodes are kept, is not
-                    // known.
+                    // The time at which a suspended job goes on, or a job starts for which nodes are kept, is
+                    // not known.
                     Rest::Seconds(_) | Rest::Endless => Time::MAX,
                 };
                 counter.occupy(self.now, end, counter.amount(&holding.held), true);
@@ -364,7 +368,7 @@ impl Room {
         counter.amount_of_steps(-least)
     }
 
-    /// Looks up what the running jobs may still use that a limit counts, and what was used.
+    /// Looks up the amount that running jobs may still use, and the past usage, for a limit.
     fn look_up(&mut self, at: usize, rule: &Rule) {
         if self.counters[at].used.is_some() {
             return;
@@ -417,7 +421,7 @@ impl Room {
         at
     }
 
-    /// The counters that jobs count for, as far as they were asked for.
+    /// The counters so far that jobs under these limits count for.
     fn touched(&mut self, rules: &Arc<Rules>) -> Arc<[usize]> {
         self.counters_of(rules);
         let among = self.counters.len();
@@ -453,12 +457,12 @@ impl Room {
         self.booked.by_turn.insert(turn, booking);
     }
 
-    /// Gives up what a job was planned for.
+    /// Removes a job that was planned for later; does nothing if no job has this turn.
     pub(super) fn unbook(&mut self, turn: &Turn) {
         let Some(rules) = self.booked.by_turn.get(turn).map(|booking| Arc::clone(&booking.rules)) else {
             return;
         };
-        // Counters that are made here count what is given up.
+        // Counters that are created here count the booking, so the booking is removed only afterwards.
         let touched = self.touched(&rules);
         let Some(booking) = self.booked.by_turn.remove(turn) else { return };
         for at in &*touched {

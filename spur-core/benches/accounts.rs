@@ -177,7 +177,7 @@ fn command(command: Command) -> Input {
     Input::Command { caller: Caller::new(Arc::new(owner), Arc::default(), true), request: None, command }
 }
 
-/// The least processor time that some work takes on what is made for it each time.
+/// The least processor time that `work` takes on a fresh value of `make`.
 fn least<T>(make: impl Fn() -> T, work: impl Fn(T)) -> Duration {
     let once = || {
         let made = make();

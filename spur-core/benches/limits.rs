@@ -71,8 +71,8 @@ fn main() {
     }
 }
 
-/// Limits of three levels and two QOS, GPUs among them, which are used up by as much as the cluster has at
-/// once. So they could bind, and stop nobody.
+/// Limits of three levels and two QOS, GPUs among them, each as large as the cluster. So the limits are
+/// checked, but stop no job.
 fn six_limits(nodes: u32) -> Vec<String> {
     let (cpus, gpus, jobs) = (nodes * 64, nodes * 8, nodes * 4);
     let mut lines = vec![
@@ -169,7 +169,7 @@ fn deep(planner: &mut Planner, world: &mut World) {
     drop(black_box(planner.finish(pass)));
 }
 
-/// A quick pass after something has happened by which everybody may start.
+/// A quick pass after an event that may let every job start.
 fn quick(planner: &mut Planner, world: &mut World) {
     let until = world.now;
     world.apply(Event::UsageRolled { until, periods: 0, ratio: Ratio::default(), reset: false });

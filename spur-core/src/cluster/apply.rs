@@ -527,7 +527,7 @@ fn note_time(job: &mut Job, percent: u8) {
     }
 }
 
-/// A started job can go on from what it has just saved.
+/// Records a checkpoint of a started job, from which its next attempt can go on.
 fn note_checkpoint(job: &mut Job, at: Time) {
     let saved = Some(Checkpoint { at, ran: job.phase.run_time(at) });
     match &mut job.phase {

@@ -558,7 +558,7 @@ pub enum Event {
         #[serde(default)]
         zone: Arc<str>,
     },
-    /// A user changed how long a step may run.
+    /// A user changed the time limit of a step.
     StepLimitChanged {
         /// Number of the job.
         job: JobId,

@@ -195,7 +195,7 @@ pub enum Command {
         /// The step to cancel.
         step: StepId,
     },
-    /// Change how long a step may run.
+    /// Change the time limit of a step.
     LimitStep {
         /// The job.
         job: JobId,

@@ -65,7 +65,7 @@ pub struct StepSpec {
     pub gpus_per_task: Vec<GresSpec>,
     /// The command line of `srun`.
     pub submit_line: Option<Box<str>>,
-    /// `-t`: how many seconds its tasks may run; `None`: as long as the job.
+    /// `-t`: seconds that the step's tasks may run; `None`: as long as the job.
     pub time_limit: Option<u64>,
 }
 

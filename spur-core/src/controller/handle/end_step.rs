@@ -1,4 +1,4 @@
-//! Cancel a step, change how long it may run, or take note that it was never launched on some of its nodes.
+//! Cancels a step, changes its time limit, or records that the step was never launched on some of its nodes.
 
 use std::sync::Arc;
 

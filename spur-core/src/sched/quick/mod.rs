@@ -276,8 +276,8 @@ impl Quick {
 }
 
 impl Memory {
-    /// Has the limits of a pass count what is planned for heads already, and know which of them have stopped
-    /// jobs.
+    /// Books the later starts that are known already in the limits of a pass. If the queue is settled, passes
+    /// on the limits that have stopped jobs.
     fn recall_limits(&mut self, walk: &mut Walk<Ledger>, line: &PendingOrder) {
         let closed = std::mem::take(&mut self.closed);
         let Some(limits) = &mut walk.limits else { return };

@@ -130,8 +130,8 @@ impl<W: Watch> World<W> {
         found.map(|found| (cluster, found)).map_err(|why| why.to_string())
     }
 
-    /// An operator makes moves, one after another, and has the domain kept for a job that waits. Says how
-    /// many moves were begun, and why no more.
+    /// Makes the moves of a plan as an operator, one after another, and keeps the domain for a job that
+    /// waits. Returns the number of moves that were begun, and the reason for which no more were.
     pub fn make_moves(&mut self, plan: &MovePlan, waits: bool) -> (u32, String) {
         let mut made = 0;
         for moved in &plan.moves {

@@ -103,7 +103,7 @@ fn cluster(tree: &[Record]) -> Cluster {
     let head = records(&cluster).collect::<Vec<_>>();
     let at = head.iter().position(|record| matches!(record, Record::AccountNumbers { .. })).unwrap();
     head[..at].iter().chain(tree).chain(&head[at..]).for_each(|record| {
-        // The numbers are those of the larger tree.
+        // The record of account numbers comes from the larger tree.
         if tree.is_empty() || !matches!(record, Record::AccountNumbers { .. }) {
             restore.push(record.clone());
         }
@@ -111,7 +111,7 @@ fn cluster(tree: &[Record]) -> Cluster {
     restore.finish()
 }
 
-/// Accounts on three levels, and users who are spread over the lowest.
+/// Accounts on three levels, with users spread over the lowest level.
 fn tree(users: u32) -> Vec<Record> {
     let (mut all, mut usage, mut next) = (Vec::new(), Vec::new(), 10);
     let mut add = |association: Association, used: u64| {
@@ -168,7 +168,7 @@ fn change(mut cluster: Cluster) {
     let ask = Box::new(Ask::ModifyUsers(which, set));
     let input = command(Command::ChangeAccounts { ask, shown: None });
     handle(&mut cluster, 1, Time(2), input).answer.unwrap();
-    // Its end is no part of the change.
+    // The time to drop the cluster does not count.
     std::mem::forget(cluster);
 }
 

@@ -108,7 +108,7 @@ fn copy(
     policy.partitions[0].qos = Some("part".into());
     let mut world = World::new(policy);
     lines.iter().for_each(|line| limits::set(&mut world, line));
-    // One job of each user runs; all others belong to one who has no limit of his own.
+    // One job of each user runs. All other running jobs belong to a user who has no limit of his own.
     let mut running = 0..2 * USERS;
     for (number, job) in busy.cluster.jobs().iter().enumerate() {
         let waits = matches!(job.phase, Phase::Pending(_));

@@ -111,7 +111,7 @@ impl Cluster {
         self.change_node(*node, |node| down(node, reason, *silent, by.as_ref(), at));
     }
 
-    /// Sets the comments of a job, if it is still in the run that is meant.
+    /// Sets the comments of a job if the job is still in the run with this number of restarts.
     fn annotate(&mut self, job: JobId, restarts: u32, note: &JobNote) {
         self.jobs.change(job, |job| {
             if job.restarts == restarts {

@@ -143,7 +143,7 @@ pub enum Event {
         job: JobId,
         /// The run of the job, as its number of restarts.
         restarts: u32,
-        /// The values.
+        /// The new values.
         note: JobNote,
     },
     /// A pending job is held back.
@@ -261,8 +261,8 @@ pub enum Event {
         /// Percentage of the time limit that is used.
         percent: u8,
     },
-    /// The user of a started job has reported that a later attempt can go on from where the job is at this
-    /// moment.
+    /// The user of a started job reported a checkpoint: a later attempt can go on from this moment of the
+    /// job.
     JobCheckpointed {
         /// The job.
         job: JobId,
@@ -564,7 +564,7 @@ pub enum Event {
         job: JobId,
         /// Number of the step.
         step: StepId,
-        /// Seconds; `None`: as long as the job.
+        /// The new limit in seconds; `None`: as long as the job.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<u64>,
     },

@@ -386,7 +386,7 @@ impl Node {
                 used.remove_all(&gres.ids);
             }
         }
-        // A cluster that was read from a snapshot knows of no devices that nobody has.
+        // A cluster that was read from a snapshot has no empty sets behind the last device in use.
         while self.used.gres.last().is_some_and(IdSet::is_empty) {
             self.used.gres.pop();
         }

@@ -150,13 +150,13 @@ pub(crate) struct Count<'a> {
     memory_mb: u64,
     most_memory_mb: u64,
     devices: SmallVec<[Counted<'a>; 2]>,
-    /// The sum over nodes of the CPUs of each times the largest share that is held of it.
+    /// The sum over all nodes of the node's CPUs times the largest share that the job holds of the node.
     shares: Rate,
     largest_share: Rate,
 }
 
 impl<'a> Count<'a> {
-    /// Adds a part of a node. Devices of a node that does not exist any more have no names, and are not
+    /// Adds a part of a node. Devices of a deleted node (`shape` is `None`) have no names, and are not
     /// counted.
     pub(crate) fn add_node(
         &mut self,
@@ -200,7 +200,8 @@ impl<'a> Count<'a> {
         self.largest_share = self.largest_share.max(share);
     }
 
-    /// The resources of all nodes, or the most of each on one node.
+    /// The resources of all nodes together, or with `on_node` the largest amount of each resource on one
+    /// node.
     fn tres(&self, on_node: bool) -> Tres {
         let (nodes, cpus, memory_mb) = match on_node {
             true => (self.nodes.min(1), self.most_cpus, self.most_memory_mb),
@@ -241,7 +242,7 @@ pub fn add_licenses(tres: &mut Tres, spec: &JobSpec) {
     }
 }
 
-/// Devices of one name, counted by their name and, where they have one, by their type.
+/// Devices of one name, counted by name and, if they have a type, also by name and type.
 #[must_use]
 pub fn gres_of(name: &str, kind: Option<&str>, count: u64) -> Tres {
     let kinds = std::iter::once(None).chain(kind.filter(|kind| !kind.is_empty()).map(Some));
@@ -249,8 +250,8 @@ pub fn gres_of(name: &str, kind: Option<&str>, count: u64) -> Tres {
     kinds.map(|kind| (named(kind), count)).collect()
 }
 
-/// The CPUs of a node times the largest share of its CPUs, memory or GPUs that a part of it holds; rounded
-/// down to 2^-32. GPUs that are shared count singly, and by their shards.
+/// The CPUs of a node times the largest share of its CPUs, memory or GPUs that a part of the node holds;
+/// rounded down to 2^-32. Shared GPUs count as single GPUs, and also by their shards.
 fn share(shape: &NodeShape, cpus: u64, memory_mb: u64, (gpus, shards): (u64, u64)) -> Rate {
     let all_cpus = u128::from(shape.cpus);
     let of = |held: u64, all: u64| match all {
@@ -270,7 +271,7 @@ fn share(shape: &NodeShape, cpus: u64, memory_mb: u64, (gpus, shards): (u64, u64
     Rate(largest)
 }
 
-/// The resources of a start that is proposed, on nodes of these shapes, and what a tariff charges for them.
+/// The resources of a proposed start, on nodes of these shapes, with the charge of a tariff.
 pub fn proposed<'a>(
     spec: &JobSpec,
     tariff: Tariff<'_>,
@@ -296,21 +297,21 @@ pub(crate) fn has_shards(spec: &JobSpec, exclusive: bool, shape: &NodeShape, ent
 }
 
 impl Cluster {
-    /// The trackable resources that an allocation holds, or a part of it; without billing.
+    /// The trackable resources of the parts of an allocation, without billing.
     #[must_use]
     pub fn held_tres(&self, parts: &[NodeAlloc]) -> Tres {
         self.count_nodes(parts).tres(false)
     }
 
-    /// The resources of nodes that a job is given in a partition, and what the partition charges for them.
+    /// The resources of the nodes that a job is given in a partition, with the charge of the partition.
     #[must_use]
     pub fn amounts_given(&self, spec: &JobSpec, partition: &Partition, nodes: &[NodeAlloc]) -> Amounts {
         let tariff = Tariff::new(&self.policy.scheduler, &partition.config);
         self.count_nodes(nodes).finish(spec, Some(tariff))
     }
 
-    /// The resources of an allocation, and what has been charged for them since the start. Nodes that a job
-    /// has lost count until it ends.
+    /// The resources of an allocation, with the charge per second that the allocation records. Nodes that a
+    /// job has lost count until the job ends.
     #[must_use]
     pub fn amounts_held(&self, spec: &JobSpec, alloc: &Alloc) -> Amounts {
         let count = self.count_nodes(alloc.nodes.iter().chain(alloc.lost.iter().map(|lost| &lost.part)));
@@ -319,7 +320,8 @@ impl Cluster {
         amounts
     }
 
-    /// The resources of a start that is proposed in a partition, or for which nodes are kept.
+    /// The resources of a start that is proposed in a partition, or for which nodes are kept. Empty if the
+    /// partition does not exist.
     #[must_use]
     pub fn amounts_proposed(
         &self,

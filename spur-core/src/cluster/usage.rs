@@ -159,7 +159,7 @@ impl Usage {
         self.of(holder).map_or(Amount::ZERO, |used| used.wall)
     }
 
-    /// The usage of some associations and QOS, without runs: a pass judges by it.
+    /// The usage of some associations and QOS, without runs, as a pass needs it to check limits.
     #[must_use]
     pub fn of_holders<'a>(&self, holders: impl IntoIterator<Item = &'a Holder>) -> Usage {
         let used = holders.into_iter().filter_map(|holder| Some((holder.clone(), self.of(holder)?.clone())));

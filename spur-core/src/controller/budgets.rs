@@ -25,7 +25,7 @@ pub(super) fn end_exhausted(ctx: &mut Ctx<'_>) {
     }
 }
 
-/// The jobs that hold resources and whose budgets have run out, each with the first of these.
+/// The jobs that hold resources and have a budget that has run out, each with the first such budget.
 fn exhausted(cluster: &Cluster) -> BTreeMap<JobId, Stop> {
     let mut jobs = BTreeMap::new();
     let enforces = |part| cluster.enforces(part);

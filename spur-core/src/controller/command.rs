@@ -156,9 +156,9 @@ pub enum Command {
     },
     /// Set comments or derived exit codes of jobs.
     AnnotateJobs {
-        /// The runs.
+        /// The runs whose values are set.
         runs: Vec<Annotated>,
-        /// The values.
+        /// The new values.
         note: JobNote,
     },
     /// Accept a job.
@@ -324,14 +324,14 @@ pub enum Command {
     Reconfigure(Arc<Policy>),
 }
 
-/// A run of a job whose comments are set.
+/// A run of a job that gets new comments or a new derived exit code.
 #[derive(Clone, Debug)]
 pub struct Annotated {
-    /// The run.
+    /// The job and the run.
     pub run: Attempt,
     /// The owner of the job.
     pub uid: u32,
-    /// The line of `sacctmgr` on the job.
+    /// The line that `sacctmgr` prints about the job.
     pub line: String,
 }
 

@@ -182,8 +182,8 @@ struct Leading {
     batch_written: bool,
     /// True if the outcome of the last statement that would have changed the row is unknown.
     in_doubt: bool,
-    /// The last entry of the batch that was offered, once a commit of it was sent that was not confirmed:
-    /// whatever came of that commit, it may still be carried out.
+    /// The last entry of the offered batch after an unconfirmed commit of the batch was sent. The database
+    /// may still carry out that commit.
     attempted: Option<u64>,
     /// Answers leave until then.
     until: i64,
@@ -373,7 +373,7 @@ impl Leading {
         let (holder, lasts_ms) = own;
         self.commit_failed = match (statement, &outcome) {
             (Statement::Commit { .. }, Outcome::Failed) => true,
-            // A renewal that is confirmed says nothing of commits.
+            // A confirmed renewal does not show that commits work.
             (Statement::Renew { .. }, Outcome::Confirmed) => self.commit_failed,
             _ => false,
         };

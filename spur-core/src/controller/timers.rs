@@ -114,13 +114,13 @@ fn fire_job(ctx: &mut Ctx<'_>, now: Time, id: JobId) {
     }
 }
 
-/// Has the nodes of steps end them whose time is over.
+/// Tells the nodes of each step whose time is over to end the step.
 fn end_steps(ctx: &mut Ctx<'_>, now: Time, id: JobId) {
     let Some(job) = ctx.cluster().job(id) else { return };
     let (attempt, paused) = (job.attempt(), job.phase.pauses().seconds);
     let is_over = |step: &&Arc<Step>| step.ends_at(paused).is_some_and(|end| end <= now);
     let over: Vec<Arc<Step>> = job.steps.iter().filter(is_over).cloned().collect();
-    // What was told before has had its time.
+    // A step that was told before has had its time between SIGTERM and SIGKILL.
     let kill_wait = |step: &Step| match step.timed_out {
         None => ctx.cluster().policy().jobs.kill_wait,
         Some(_) => Seconds(0),

@@ -28,7 +28,7 @@ pub(super) fn plan_reset(ctx: &mut Ctx<'_>, at: Option<Time>, zone: Arc<str>) ->
     Reply::Done
 }
 
-/// Rolls usage if that is due, and ends the jobs whose budgets that uses up.
+/// Rolls usage if a roll is due, and ends the jobs whose budgets the roll has used up.
 pub(super) fn roll(ctx: &mut Ctx<'_>, now: Time) {
     if next_roll(ctx.cluster()).is_some_and(|due| due <= now) {
         emit(ctx, now);

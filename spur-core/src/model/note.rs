@@ -27,7 +27,7 @@ impl JobNote {
         *self == Self::default()
     }
 
-    /// Adds the values of a later note.
+    /// Adds the values of a later note, which replace earlier ones.
     pub fn add(&mut self, later: &JobNote) {
         let JobNote { comment, admin_comment, derived_exit } = later.clone();
         self.comment = comment.or(self.comment.take());

@@ -98,18 +98,19 @@ pub struct Move {
     pub start: Start,
     /// The nodes that the attempt runs on, in rank order.
     pub from: Vec<NodeId>,
-    /// Node-seconds that are lost since its last checkpoint, or since its start.
+    /// Node-seconds that the job loses: since its last checkpoint, or since its start.
     pub lost: u64,
 }
 
 impl MovePlan {
-    /// Node-seconds that are lost with all moves.
+    /// Node-seconds that all moved jobs lose together.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.moves.iter().map(|moved| moved.lost).fold(0, u64::saturating_add)
     }
 
-    /// Keeps the nodes of the domain for the request while the moved jobs end.
+    /// A preemption without victims, which keeps the nodes of the domain for the request while the moved jobs
+    /// end.
     #[must_use]
     pub fn nomination(&self) -> Preemption {
         Preemption {
@@ -125,7 +126,7 @@ impl MovePlan {
 /// The reason for which no moves can be looked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Impossible {
-    /// No such job waits.
+    /// The named job does not wait.
     #[error("job {0} does not wait")]
     NotPending(JobId),
     /// No waiting job asks for more than one node that one domain could hold.
@@ -451,7 +452,7 @@ struct Board<'a> {
     realms: Realms,
     /// By node: the amount that no job holds or is about to get.
     free: Vec<Amount>,
-    /// Later starts of others.
+    /// Later starts of other jobs.
     planned: Vec<&'a Reservation>,
 }
 

@@ -133,7 +133,7 @@ pub enum What {
         account: Arc<str>,
         /// The QOS; empty where the job has none.
         qos: Arc<str>,
-        /// The resources of the job, with its licences and what each second is charged.
+        /// The resources of the job, with its licences and the charge for each second.
         tres: Resources,
         /// Explanation of the choice of nodes.
         why: String,

@@ -224,7 +224,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A decimal number in millionths; digits behind the sixth are dropped.
+/// A decimal number in millionths; digits after the sixth decimal are dropped.
 fn number(word: &str) -> Result<i64, String> {
     let (whole, fraction) = word.split_once('.').unwrap_or((word, ""));
     let is_number = whole.len() <= MOST_DIGITS && fraction.len() <= MOST_DIGITS && !fraction.contains('.');

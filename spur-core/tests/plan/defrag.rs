@@ -133,7 +133,7 @@ impl Case {
     }
 }
 
-/// Reports the checkpoints of some jobs that lie between the world's time and `until`.
+/// Reports the checkpoints that lie between the world's time and `until`.
 fn report(world: &mut World, running: &[(JobId, &Running)], until: u64) {
     let due = |at: &u64| (world.now.0..i64::try_from(until).unwrap()).contains(&i64::try_from(*at).unwrap());
     let due = running.iter().filter_map(|(job, one)| Some((one.checkpoint.filter(due)?, *job)));
@@ -145,7 +145,7 @@ fn report(world: &mut World, running: &[(JobId, &Running)], until: u64) {
     }
 }
 
-/// A job as brute force sees it.
+/// A running job that may move, for brute force.
 struct Piece {
     nodes: Vec<usize>,
     gathered: bool,
@@ -158,9 +158,9 @@ type Price = (u64, usize, u64);
 /// The least that any set of moves costs.
 struct BruteForce<'a> {
     pieces: &'a [Piece],
-    /// Nodes on which nobody is, and nobody is about to start.
+    /// Nodes on which no job runs or is about to start.
     free: [bool; 16],
-    /// Nodes that are planned for others while the request would run, and while a moved job would.
+    /// Nodes that are planned for others while the request would run, and while a moved job would run.
     planned: [[bool; 16]; 2],
     wanted: u64,
 }
@@ -199,7 +199,8 @@ impl BruteForce<'_> {
         self.turn(moved, 0, room, leaf, &mut BTreeSet::new())
     }
 
-    /// Counts a node that is given back, if others may have it.
+    /// Counts a free node in the room of its leaf, unless the leaf is to be cleared or the node is planned
+    /// for others.
     fn open(&self, room: &mut [usize; LEAVES], node: usize, leaf: usize) {
         if node / SIZE != leaf && !self.planned[1][node] {
             room[node / SIZE] += 1;

@@ -149,8 +149,7 @@ pub(crate) fn line() -> impl Strategy<Value = String> {
     ]
 }
 
-/// One job over time: whose it is, from when until when, its CPUs and nodes, and whether the plan has put it
-/// there.
+/// One job over time: its user, its times, its CPUs and nodes; `is_new` is true if the plan starts the job.
 struct Slice {
     user: Arc<str>,
     from: Time,
@@ -192,8 +191,8 @@ fn slices(world: &World, plan: &Plan, later: &Reservations) -> Vec<Slice> {
     running.chain(starts).chain(later).collect()
 }
 
-/// Asserts that no limit of an association is exceeded at any moment by what a plan starts or plans for
-/// later.
+/// Asserts that the jobs that a plan starts or plans for later exceed no limit of an association at any
+/// moment.
 pub(crate) fn are_planned_for(world: &World, plan: &Plan, later: &Reservations) {
     let tree = world.cluster.accounts();
     let slices = slices(world, plan, later);

@@ -175,7 +175,7 @@ impl<S: Sums> Judge<'_, S> {
         })
     }
 
-    /// The first limit that a job is over by itself, whatever runs.
+    /// The first limit that a job exceeds by itself, whatever runs.
     #[must_use]
     pub fn alone(&self, asked: &Asked<'_>) -> Option<Stop> {
         Judge { sums: &Nobody, safe: self.safe }.start(asked)

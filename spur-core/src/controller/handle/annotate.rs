@@ -9,7 +9,7 @@ use crate::model::note::JobNote;
 /// Operators may set everything; users may set the comment and the derived exit code of their own jobs.
 ///
 /// # Errors
-/// Nothing to set, no job, or no right.
+/// There is nothing to set, no job is named, or the caller lacks the right.
 pub fn check(caller: &Caller, runs: &[Annotated], note: &JobNote) -> Result<(), Reject> {
     if note.is_empty() {
         return Err(Reject::Accounts(" You didn't give me anything to set".to_owned()));

@@ -19,8 +19,8 @@ pub(super) struct Decision {
     nomination: Arc<Nomination>,
 }
 
-/// The attempt still runs and may be requeued, and its new nodes have room for it once it has ended, with
-/// those that end already.
+/// Checks that the attempt still runs and may be requeued, and that its new nodes have room for it once it
+/// has ended, together with the attempts that end already.
 ///
 /// # Errors
 /// The caller is no operator, or the move was planned on another state of the cluster.

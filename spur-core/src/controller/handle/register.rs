@@ -216,10 +216,11 @@ fn lacking(node: &Node, registration: &Registration) -> Option<String> {
     lacking_devices(node, registration)
 }
 
-/// The devices of which the node has fewer than it is configured with.
+/// A sentence about the first devices of which a node registers fewer than are configured; `None` if it
+/// registers enough.
 pub(super) fn lacking_devices(node: &Node, registration: &Registration) -> Option<String> {
     let (want, have) = (&node.config.shape, &registration.shape);
-    // What the node says nothing of is only counted, and no device: as many licenses of the node.
+    // A resource that the node does not report is only a count, such as licenses of a node, and no device.
     let is_device = |gres: &&NodeGres| {
         *gres.name != *SHARD && (gres.is_gpu() || have.gres.iter().any(|other| other.name == gres.name))
     };

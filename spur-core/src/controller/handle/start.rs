@@ -161,7 +161,8 @@ pub(super) fn proposed<'a>(
     Ok((job, may_run(cluster, now, job, start)?))
 }
 
-/// The partition of a proposal whose job may run there now, on nodes that can be used.
+/// Checks that the job of a proposal may run in its partition now, on nodes that can be used. Returns the
+/// partition.
 pub(super) fn may_run<'a>(
     cluster: &'a Cluster,
     now: Time,

@@ -196,7 +196,7 @@ fn resolve(
     Ok((spec, told.into_iter().chain(reboots).chain(without_priority).collect()))
 }
 
-/// Gives a job that asks for GPUs the CPUs and the memory of each GPU, where it names none.
+/// Gives a job that asks for GPUs the default CPUs and memory per GPU if the job names none.
 fn default_of_gpus(shape: &mut Shape, partitions: &[&Partition]) {
     let listed = shape.gres.iter().chain(&shape.gpus).chain(&shape.gpus_per_task);
     if !listed.clone().any(|spec| spec.name == "gpu" && spec.count > 0) {

@@ -326,7 +326,7 @@ pub fn which(entity: Entity, cluster: &str, words: &[Word]) -> Result<Which, Str
                 found.names.extend(lower());
             }
             () if entity == Entity::Qos && word.is("Description", 1) => found.descriptions.extend(plain()),
-            // As with Slurm.
+            // Slurm prints this name of its own code in the message.
             () if entity == Entity::Qos => {
                 return Err(unknown_condition(word).replace("value", "SLURM_PRINT_VALUE"));
             }
@@ -377,10 +377,10 @@ fn refused(word: &Word, why: &str) -> String {
     format!(" {}: not supported by Spur: {why}", word.key)
 }
 
-/// The settings of what is added without `Cluster=`, which has to name this cluster.
+/// The settings of an added entity without `Cluster=`, which has to name this cluster.
 ///
 /// # Errors
-/// Slurm's sentence on a cluster that there is not.
+/// Slurm's sentence on a cluster that does not exist.
 pub fn of_cluster(cluster: &str, words: Vec<Word>) -> Result<Vec<Word>, String> {
     let (clusters, others): (Vec<Word>, Vec<Word>) =
         words.into_iter().partition(|word| word.is("Clusters", 2));
@@ -393,7 +393,7 @@ pub fn of_cluster(cluster: &str, words: Vec<Word>) -> Result<Vec<Word>, String> 
     }
 }
 
-/// Reads what is set for accounts.
+/// Reads the settings of accounts.
 ///
 /// # Errors
 /// Slurm's message about an unknown key or a bad value.

@@ -243,7 +243,8 @@ impl Limits {
         self.tres.get(&kind)
     }
 
-    /// The budgets that are set, which past usage counts against: minutes of resources, and of runs.
+    /// The budgets that are set: minutes of runs (without a resource), and minutes of each resource. Past
+    /// usage counts against budgets.
     pub fn budgets(&self) -> impl Iterator<Item = (Option<&TresKind>, u64)> {
         let wall = self.number(LimitKind::GrpWall).map(|most| (None, most));
         let tres = self.tres(LimitKind::GrpTresMins).into_iter().flat_map(|tres| &tres.0);

@@ -493,7 +493,7 @@ pub struct PartitionConfig {
     pub oversubscribe: Oversubscribe,
     /// The default of `--placement`.
     pub placement: crate::text::gather::Placement,
-    /// Overrides the score of its topology, for jobs that start here.
+    /// Replaces the topology's score for jobs that start in this partition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<crate::text::score::Score>,
     /// Groups that may use it; empty: all.

@@ -29,7 +29,7 @@ impl JobPolicy {
         }
     }
 
-    /// The limits that such a job gets, as `--propagate` names them: `ALL`, `NONE` or a list.
+    /// The limits that a job gets if it names none, as `--propagate` names them: `ALL`, `NONE` or a list.
     #[must_use]
     pub fn propagated(&self) -> String {
         let names: Vec<&str> = RESOURCE_LIMITS.into_iter().filter(|name| self.propagates(name)).collect();

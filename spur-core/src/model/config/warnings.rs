@@ -7,14 +7,14 @@ use crate::model::topology::{DEFAULT_TOPOLOGY, Plugin, TopologyConfig};
 use crate::text::hostlist::HostList;
 
 impl Policy {
-    /// A sentence for each such thing.
+    /// One sentence for each warning.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         self.topologies.iter().filter_map(|topology| self.nodes_without_place(topology)).collect()
     }
 
-    /// The nodes of partitions that use a topology and have no place in it: no job that the topology places
-    /// gets them.
+    /// A warning about nodes of partitions that use a topology but have no place in it. No job that the
+    /// topology places gets such nodes. `None` if all nodes have a place.
     fn nodes_without_place(&self, topology: &TopologyConfig) -> Option<String> {
         let (kind, lists): (&str, Vec<&str>) = match topology.plugin {
             Plugin::Tree => {
@@ -23,7 +23,7 @@ impl Policy {
             Plugin::Block => ("block", topology.blocks.iter().map(|block| &*block.nodes).collect()),
             Plugin::None => return None,
         };
-        // Where no block is named, the node table is cut into blocks.
+        // If no block is named, the node table is cut into blocks.
         if lists.is_empty() {
             return None;
         }

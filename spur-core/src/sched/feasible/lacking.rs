@@ -114,7 +114,7 @@ pub(super) fn too_large(wisher: &Wisher<'_>, eligible: &EligibleNodes) -> Refuse
     )
 }
 
-/// The refusal of sockets, cores and threads that no node of a partition has.
+/// The refusal of a request for sockets, cores or threads that no node of a partition has.
 fn cores_text(ask: &CoreAsk, partition: &str) -> String {
     let named = [
         ("sockets", ask.sockets_per_node),
@@ -136,7 +136,7 @@ fn gres_of(shape: &NodeShape, gres: &GresSpec) -> u64 {
     let matching = shape.gres.iter().filter(|has| *has.name == *name && kind(&has.kind));
     let counts = matching.map(|has| u64::from(has.count));
     match name {
-        // Shards are those of one GPU.
+        // All shards of a job on one node are of one GPU.
         _ if shards => counts.max().unwrap_or(0),
         "gpu" if shape.shared_gpus => counts.count() as u64,
         _ => counts.sum(),

@@ -156,7 +156,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         let victim = self.search.victim(at);
         let with = loss.and(victim.loss);
-        // Where there is room enough in the domain, only room elsewhere helps.
+        // If the domain has room enough, only room elsewhere helps.
         if (!fits || self.search.holds_outside(at)) && self.goal.is_worth(with) {
             self.lots[at] = Lot::Leaves;
             self.moving.push(at);

@@ -101,8 +101,8 @@ impl<'a> VictimSearch<'a> {
     /// A lower bound on the further loss, given the decisions in `lots`, after which at least `missing` slots
     /// are missing. The job is known not to fit yet.
     ///
-    /// Where a node is shared out among those who have to leave it, they count with their shares also after
-    /// the others have left: what is missing is what was missing at first, less the shares of those who
+    /// If several jobs have to leave a node, each counts with its share of the node, also after the others
+    /// have left. So the missing amount of whole nodes is the initial one less the shares of the jobs that
     /// leave.
     pub(super) fn least(&self, missing: u64, lots: &[Lot]) -> Option<Loss> {
         let missing = if self.freed.claimant.request.need.whole {

@@ -42,7 +42,7 @@ pub(crate) struct Asleep {
 }
 
 impl Asleep {
-    /// Puts a job among those that need not be looked at.
+    /// Adds a job that need not be looked at.
     pub(super) fn insert(&mut self, key: Key, group: Group) {
         self.remove(key.job);
         if let Some(group) = &group {

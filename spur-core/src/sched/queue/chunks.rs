@@ -199,7 +199,7 @@ impl Rows {
         }
     }
 
-    /// Changes what a job takes at least; nothing happens if it is not there.
+    /// Changes the least needs of a job; does nothing if the job is not in the queue.
     pub(crate) fn change(&mut self, key: &Key, least: Least) {
         let (at, place) = self.find(key);
         let Some(chunk) = self.chunks.get_mut(at) else { return };
@@ -208,8 +208,9 @@ impl Rows {
         chunk.least = chunk.rows.iter().map(|row| row.least).reduce(Least::min).unwrap_or(least);
     }
 
-    /// The next row at or behind a place for which `may` holds, of a job that is not asleep; it has to hold
-    /// for the least of several rows if it holds for any of them. The place is moved behind the row.
+    /// The next row at or behind a place for which `may` holds, of a job that is not asleep. If `may` holds
+    /// for any of several rows, it has to hold for the minimum of their needs too. The place is moved behind
+    /// the row.
     pub(crate) fn next(&self, place: &mut Place, may: impl Fn(&Least) -> bool) -> Option<Row> {
         let may = |least: &Least| *least != Least::ASLEEP && may(least);
         while let Some(chunk) = self.chunks.get(place.chunk) {

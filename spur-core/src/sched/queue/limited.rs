@@ -20,7 +20,7 @@ const ALIKE: usize = 16;
 /// The limits of a job in one of its partitions, and the amounts that the job counts for them.
 #[derive(Clone, Debug)]
 pub(crate) struct ChoiceLimits {
-    /// The limits.
+    /// The limits, shared by jobs that count for the same entities.
     pub(crate) rules: Arc<Rules>,
     /// The least resources that the job holds there.
     pub(crate) least: Amounts,

@@ -259,8 +259,8 @@ impl PendingOrder {
         &self.asleep
     }
 
-    /// Leaves a job that a limit has stopped out of quick passes, until the limit leaves more; not where the
-    /// order changes by time alone, or where the shortest backfill first.
+    /// Leaves a job that a limit has stopped out of quick passes, until the limit leaves more. Does nothing
+    /// if the order changes by time alone, or if the shortest jobs backfill first.
     pub(crate) fn put_to_sleep(&mut self, job: JobId, group: Group) {
         if self.by_length.is_some() || self.measure.varies() {
             return;
@@ -271,7 +271,7 @@ impl PendingOrder {
         }
     }
 
-    /// Has quick passes look at a job again.
+    /// Includes a job in quick passes again.
     pub(crate) fn wake(&mut self, job: JobId) {
         if self.asleep.remove(job)
             && let Some(standing) = self.standing.get(&job)

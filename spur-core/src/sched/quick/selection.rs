@@ -157,8 +157,8 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// The job that is to be looked at next: that one, or one before it that waits for a limit and may be
-    /// stopped no more. A limit that has stopped a job in this pass stops all of the group.
+    /// The next job to look at: `awake`, or an earlier job that waits for a limit that may not stop it any
+    /// more. A limit that has stopped a job in this pass stops all of its group.
     fn or_asleep(&mut self, awake: Option<Key>) -> Option<Key> {
         while let Some((key, group)) = self.asleep.first_key_value() {
             if awake.is_some_and(|awake| awake <= *key) {

@@ -103,11 +103,11 @@ impl<W: Watch> World<W> {
         Foresight { warnings, ..Foresight::of(&trial, &plan, self.now, job) }
     }
 
-    /// The moves that let a request, or a job that waits, start in one domain; with neither, the waiting job
-    /// that needs most nodes. The cluster is given back with the request in it.
+    /// The moves that let a request, or a waiting job, start in one domain. With neither, a large waiting job
+    /// is chosen. Returns the cluster with the request in it.
     ///
     /// # Errors
-    /// Why the request is refused, or no moves can be looked for.
+    /// The reason for which the request is refused, or no moves can be looked for.
     pub fn defragment(
         &self,
         request: Option<(Arc<Owner>, Submission)>,

@@ -294,7 +294,7 @@ impl Draft<'_> {
     }
 }
 
-/// The names and values of what is set for QOS, in the order in which Slurm lists them.
+/// The names and values of the settings of QOS, in the order in which Slurm lists them.
 fn qos_settings(set: &QosSet) -> Vec<(&'static str, String)> {
     let list = |names: Vec<String>| names.join(",");
     let flags = set.flags.as_ref().map(|(_, flags)| list(flags.iter().map(ToString::to_string).collect()));

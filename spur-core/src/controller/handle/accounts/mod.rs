@@ -102,7 +102,8 @@ fn decide(cluster: &Cluster, caller: &Caller, ask: &Ask) -> Result<Decision, Rej
     Ok(Decision { changes: draft.changes, lines: draft.lines })
 }
 
-/// A copy of the tree on which a request is worked out; it shares what the request does not change.
+/// A copy of the tree to which a request is applied. The copy shares the parts that the request does not
+/// change.
 struct Draft<'a> {
     cluster: &'a Cluster,
     caller: &'a Caller,

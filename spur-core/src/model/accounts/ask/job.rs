@@ -8,7 +8,7 @@ use crate::text::exit::ExitCode;
 /// Reads the numbers of jobs; `None` if another cluster than this one is named.
 ///
 /// # Errors
-/// Slurm's sentence on a condition that there is not, or a value that names no job.
+/// Slurm's sentence on an unknown condition, or a value that names no job.
 pub fn jobs(cluster: &str, words: &[Word]) -> Result<Option<Vec<JobId>>, String> {
     let (mut found, mut elsewhere) = (Vec::new(), false);
     for word in words {
@@ -30,11 +30,11 @@ pub fn jobs(cluster: &str, words: &[Word]) -> Result<Option<Vec<JobId>>, String>
 /// Reads the values that are set.
 ///
 /// # Errors
-/// Slurm's sentence on a key or a value that there is not.
+/// Slurm's sentence on an unknown key or a bad value.
 pub fn note(words: &[Word]) -> Result<JobNote, String> {
     let mut note = JobNote::default();
     let read = read(words, &mut note);
-    // As with Slurm, which says both.
+    // Slurm prints both sentences.
     let nothing = if note.is_empty() { " You didn't give me anything to set\n" } else { "" };
     read.map_err(|text| format!("{nothing}{text}"))?;
     Ok(note)
@@ -60,7 +60,8 @@ fn read(words: &[Word], note: &mut JobNote) -> Result<(), String> {
     Ok(())
 }
 
-/// The end that a number means, which Slurm takes for the status of wait(2): below 128 it is a signal.
+/// The exit code that a number stands for. Slurm reads the number as the status of wait(2): below 128 it is a
+/// signal.
 fn of_status(status: u16) -> ExitCode {
     let [code, signal] = status.to_be_bytes();
     ExitCode { code, signal: signal & 0x7f }

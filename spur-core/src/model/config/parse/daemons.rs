@@ -141,8 +141,8 @@ pub(super) fn tls(mut section: Section<'_>, method: AuthMethod) -> TlsLocal {
     tls
 }
 
-/// `[[clusters]]`: each has a name of its own, and says by `socket` or by `ca_file` whom commands believe
-/// there.
+/// Reads `[[clusters]]`. Each cluster has a unique name; `socket` or `ca_file` gives the controllers that
+/// commands trust there.
 pub(super) fn clusters(top: &mut Section<'_>, method: AuthMethod) -> Vec<ClusterLocal> {
     let mut all: Vec<ClusterLocal> = Vec::new();
     for mut section in top.sections("clusters") {

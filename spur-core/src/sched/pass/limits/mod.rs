@@ -157,7 +157,7 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    /// The time of a hit.
+    /// The time of a found placement.
     pub(super) fn of(hit: &Hit) -> Self {
         Self { from: hit.start, lasts: hit.lasts, limit: hit.limit }
     }
@@ -167,7 +167,7 @@ impl Stretch {
 pub(super) type Found<'a> = (&'a Prospect, &'a [Part], Stretch);
 
 impl<S: Space> Walk<S> {
-    /// Forgets which limits stopped the job before.
+    /// Forgets the limits that stopped the previous job.
     pub(super) fn forget_stops(&mut self) {
         if let Some(limits) = &mut self.limits {
             limits.barred.clear();
@@ -306,7 +306,7 @@ impl<S: Space> Walk<S> {
         prospects.iter().all(|prospect| self.is_barred(prospect.partition))
     }
 
-    /// Counts a start that is proposed, which is planned to run for some seconds.
+    /// Counts a proposed start that is planned to run for `lasts` seconds.
     pub(super) fn count_start(&mut self, candidate: &Candidate, partition: usize, start: &Start, lasts: u64) {
         if self.limits.is_none() {
             return;

@@ -25,7 +25,7 @@ pub fn place(view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
         let of_size = |nodes| place(view, &Ask { nodes, is_limited: false, ..ask.clone() });
         let number = |placement: &Placement| placement.shares.len();
         let bounded = match of_size(None) {
-            // What has no placement on any number of nodes has none on these.
+            // A job without a placement on any number of nodes has none on these.
             Err(missed) if missed.exact => return Err(missed),
             Ok(placement) if number(&placement) < fewest as usize => of_size(Some((fewest, fewest))),
             chosen => chosen,

@@ -81,8 +81,8 @@ impl Equal {
         if ask.nodes.is_some_and(|wanted| wanted != (nodes, nodes)) {
             return None;
         }
-        // The score knows the share of slots that the job fills.
-        // An expression may know their number as well.
+        // The weights use only the share of slots that the job fills. An expression may also use their
+        // number.
         let counts = ask.score.expression.is_some() && room > 1;
         if ask.score.any() && !(most == room && is_even) || counts {
             return None;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use prost::Message;
 
-/// What clients print as JSON; the names of the fields are the names of the keys.
+/// Messages that clients print as JSON; the names of the fields are the names of the keys.
 const SHOWN: [&str; 28] = [
     "AssociationRecord",
     "LimitValue",

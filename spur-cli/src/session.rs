@@ -25,7 +25,7 @@ pub struct Session {
     connection: Option<Connection>,
     /// Slurm's text for an unanswered request, used in place of the command's name.
     asking: Option<&'static str>,
-    /// Whether users are those of this host.
+    /// True if a user that this host does not know is invalid; false in tests and simulations.
     of_host: bool,
 }
 
@@ -129,7 +129,8 @@ impl Session {
         Ok(self.connection.as_mut().expect("it was made above"))
     }
 
-    /// The same command at another cluster, whose results and complaints are kept in memory.
+    /// Returns a session of the same command at another cluster, which keeps its results and complaints in
+    /// memory.
     #[must_use]
     pub fn at(&self, connection: Connection) -> Session {
         Session {

@@ -29,7 +29,7 @@ pub struct Settings {
     certificates: Option<Certificates>,
 }
 
-/// What a configuration says of clusters.
+/// The clusters that a configuration names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clusters {
     /// The name of the own cluster, if the file says so.
@@ -191,10 +191,11 @@ impl Settings {
         Ok(Clusters { own: file.cluster_name, others })
     }
 
-    /// How to say who asks; `user` is only called where the command has to say so itself.
+    /// Returns the way in which commands authenticate. `user` is called only with authentication by method
+    /// `none`.
     ///
     /// # Errors
-    /// A file of certificates that cannot be used.
+    /// Fails if a file of certificates cannot be used.
     pub fn identity(&self, user: impl FnOnce() -> TokenClaims) -> anyhow::Result<Identity> {
         let certified = self.certificates.as_ref().map(|Certificates { ca_file, names }| {
             let config = tls::certificate_client(ca_file, names)?;
@@ -219,7 +220,7 @@ impl File {
     }
 }
 
-/// Whether the environment names a configuration file, and the file that is read.
+/// Returns the path of the configuration file, and before it true if `SPUR_CONF` names the file.
 fn file_of(env: &dyn Fn(&str) -> Option<String>) -> (bool, PathBuf) {
     let told = env("SPUR_CONF").filter(|path| !path.is_empty());
     (told.is_some(), PathBuf::from(told.as_deref().unwrap_or(Config::DEFAULT_FILE)))

@@ -19,9 +19,9 @@ use crate::store::{Journal, StoreError};
 
 /// Capacity of the cache, in bytes.
 const KEPT_BYTES: usize = 8 << 20;
-/// How much of what was read for starts is kept in memory, in bytes.
+/// Capacity of the cache of blobs that were read for a start, in bytes.
 const FETCHED_BYTES: usize = 32 << 20;
-/// What a blob costs beside its content, about.
+/// Estimated memory of a cached blob besides its content, in bytes.
 const OVERHEAD_BYTES: usize = 128;
 
 /// Returns the number of the blob that holds a job's script and environment.
@@ -61,12 +61,12 @@ struct Recent {
     /// Cached blobs, ascending by number, as jobs are numbered.
     bodies: VecDeque<(BlobId, Bytes)>,
     bytes: usize,
-    /// Those that were read for a start.
+    /// Blobs that were read from the journal for a start.
     fetched: BTreeMap<BlobId, Bytes>,
     fetched_bytes: usize,
 }
 
-/// For how long a read waits for a database that is away.
+/// The wait of a read while the database is away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Patience {
     None,
@@ -93,7 +93,7 @@ impl Blobs {
         }
     }
 
-    /// Whether all that a batch job carries is in memory.
+    /// True if a batch job's script and environment are in memory.
     pub(crate) fn has(&self, batch: &Batch) -> bool {
         self.kept(batch.script).is_some() && self.kept(batch.environment).is_some()
     }
@@ -122,7 +122,7 @@ impl Blobs {
         }
     }
 
-    /// What a batch job carries; `None` if it is gone.
+    /// Returns a batch job's script and environment; `None` if the journal has deleted them.
     ///
     /// # Errors
     /// Fails if the journal's database cannot be read.
@@ -130,10 +130,11 @@ impl Blobs {
         self.payload_by(batch, Patience::None).await
     }
 
-    /// The same as [`Blobs::payload`], but waits while the database is away.
+    /// Returns a batch job's script and environment as [`Blobs::payload`] does, but waits while the
+    /// database is away.
     ///
     /// # Errors
-    /// What the journal's database refuses for good.
+    /// Fails if the journal's database refuses for another reason than being away.
     pub(crate) async fn payload_when_possible(&self, batch: &Batch) -> Result<Option<Payload>, StoreError> {
         self.payload_by(batch, Patience::UntilItIsBack).await
     }

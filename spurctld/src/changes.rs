@@ -1,6 +1,6 @@
-//! The jobs and nodes that changed of late, in the order of the entries that changed them. A reader who
-//! follows the cluster keeps a place in this log; one that has fallen behind its beginning reads everything
-//! anew.
+//! A log of the jobs and nodes that changed recently, in the order of the journal's entries. A reader that
+//! follows the cluster keeps a position in this log. A reader whose position is older than the log reads
+//! everything again.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,56 +9,57 @@ use spur_core::cluster::{Cluster, Entry, Event, Scope};
 use spur_core::id::{JobId, NodeId};
 use tokio::sync::watch;
 
-/// Changes that are kept: 16 bytes each.
+/// Largest number of changes that the log keeps, of 16 bytes each.
 const KEPT: usize = 1 << 18;
 
-/// What changed.
+/// The subject of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Job(JobId),
     Node(NodeId),
-    /// The configuration or a reservation: whatever was read is void.
+    /// The configuration or a reservation: readers have to read everything again.
     Everything,
 }
 
-/// The log. Clones share it.
+/// Handle of the log; clones share one log.
 #[derive(Clone)]
 pub(crate) struct Changes {
     log: Arc<Mutex<Log>>,
-    /// The place behind the last change.
+    /// The position after the last change.
     end: Arc<watch::Sender<u64>>,
 }
 
 struct Log {
-    /// Each with the entry that changed it, or after which the planner said something new of it.
+    /// Each change with the number of the entry that made it, or of the last entry before the planner's
+    /// outlook changed.
     subjects: VecDeque<(u64, Subject)>,
-    /// The place of the first that is kept.
+    /// Position of the oldest change that is kept.
     first: u64,
-    /// All changes by later entries are kept.
+    /// Number of the entry after which every change is kept.
     from_seq: u64,
-    /// The last entry.
+    /// Number of the last entry.
     seq: u64,
 }
 
-/// What changed between two places in the log.
+/// The jobs and nodes that changed between two positions in the log.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct News {
     pub(crate) jobs: BTreeSet<JobId>,
     pub(crate) nodes: BTreeSet<NodeId>,
-    /// The place to ask from the next time.
+    /// The position from which the reader continues.
     pub(crate) place: u64,
-    /// The last entry that is covered.
+    /// Number of the last entry whose changes are included.
     pub(crate) seq: u64,
 }
 
 impl Changes {
-    /// A log that begins after entry `seq`.
+    /// Returns a log that begins after entry `seq`.
     pub(crate) fn after(seq: u64) -> Changes {
         let log = Log { subjects: VecDeque::new(), first: 0, from_seq: seq, seq };
         Changes { log: Arc::new(Mutex::new(log)), end: Arc::new(watch::Sender::new(0)) }
     }
 
-    /// Notes what committed entries changed, which `cluster` has already.
+    /// Records the changes of committed entries. `cluster` already includes these entries.
     pub(crate) fn note(&self, cluster: &Cluster, entries: &[Arc<Entry>]) {
         let mut log = self.log();
         for entry in entries {
@@ -68,7 +69,7 @@ impl Changes {
         self.publish(log);
     }
 
-    /// Notes jobs and nodes of which the planner says something new.
+    /// Records jobs and nodes whose outlook the planner has changed.
     pub(crate) fn note_outlook(
         &self,
         jobs: impl Iterator<Item = JobId>,
@@ -89,25 +90,26 @@ impl Changes {
         });
     }
 
-    /// The place behind the last change, and the last entry.
+    /// Returns the position after the last change, and the number of the last entry.
     pub(crate) fn end(&self) -> (u64, u64) {
         let log = self.log();
         (log.end(), log.seq)
     }
 
-    /// The place from which on all changes by entries after `seq` are kept; `None` if some of them are not,
-    /// or if there is no such entry.
+    /// Returns the position from which the log has all changes by entries after `seq`. `None` if the log
+    /// lacks some of these changes, or if there is no entry `seq` yet.
     pub(crate) fn place_after(&self, seq: u64) -> Option<u64> {
         let log = self.log();
         if !(log.from_seq..=log.seq).contains(&seq) {
             return None;
         }
-        // What the planner said after that very entry may not have been read.
+        // A reader at entry `seq` may not have read the outlooks that the planner changed after this
+        // entry.
         let later = log.subjects.partition_point(|(of, _)| *of < seq);
         Some(log.first + later as u64)
     }
 
-    /// What changed from a place on; `None` if all is to be read anew.
+    /// Returns the changes from a position on; `None` if the reader has to read everything again.
     pub(crate) fn since(&self, place: u64) -> Option<News> {
         let log = self.log();
         let skipped = usize::try_from(place.checked_sub(log.first)?).ok()?;
@@ -122,9 +124,9 @@ impl Changes {
         Some(news)
     }
 
-    /// Waits until something has changed behind a place.
+    /// Waits until the log has a change at or after a position.
     pub(crate) async fn beyond(&self, place: u64) {
-        // The sender is part of this very value.
+        // This cannot fail: `self` keeps the sender.
         let _ = self.end.subscribe().wait_for(|end| *end > place).await;
     }
 
@@ -152,7 +154,7 @@ impl Log {
     }
 }
 
-/// What an event changed of what readers see.
+/// Calls `put` for each job and node that an event changed in the view of readers.
 fn subjects_of(cluster: &Cluster, event: &Event, mut put: impl FnMut(Subject)) {
     event.jobs().for_each(|job| put(Subject::Job(job)));
     match event.scope() {

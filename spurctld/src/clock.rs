@@ -15,8 +15,8 @@ pub(crate) fn wall() -> Time {
     Time(wall_ms().div_euclid(1_000))
 }
 
-/// What the cluster's own clock shows beyond the milliseconds since boot, while another host's boot keeps
-/// that clock; the smallest number if nobody has said.
+/// Difference between the cluster's own clock and this host's time since boot, in milliseconds, while the
+/// clock follows another host's boot. `i64::MIN` if no difference is known.
 static FOLLOWED_BASE_MS: AtomicI64 = AtomicI64::new(i64::MIN);
 
 /// From now on takes this for what the cluster's own clock shows now, in milliseconds, while another host
@@ -25,7 +25,7 @@ pub(crate) fn follow(own_ms: i64) {
     FOLLOWED_BASE_MS.store(own_ms.saturating_sub(since_boot_ms()), Ordering::Relaxed);
 }
 
-/// What an own clock shows now, in milliseconds.
+/// Returns the present reading of an own clock, in milliseconds.
 fn own_ms(clock: &Clock) -> i64 {
     let followed = FOLLOWED_BASE_MS.load(Ordering::Relaxed);
     if followed == i64::MIN || *clock.boot == **own_boot() {

@@ -28,7 +28,7 @@ impl ConfigFile {
         &self.path
     }
 
-    /// When it was last written; `None` if it cannot be looked at.
+    /// Time of the file's last modification; `None` if the file's metadata cannot be read.
     pub(crate) fn modified(&self) -> Option<SystemTime> {
         std::fs::metadata(&self.path).and_then(|file| file.modified()).ok()
     }

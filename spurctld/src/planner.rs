@@ -76,7 +76,7 @@ pub struct Outlooks {
 }
 
 impl Overlay {
-    /// Nothing has been said yet; those who watch a job are woken when its reason is another.
+    /// Returns an overlay without outlooks. Watchers of a job are woken when the job's reason changes.
     pub(crate) fn new(watchers: Watchers, replica: Replica, changes: Changes) -> Self {
         Self { last: Arc::default(), watchers, replica, changes }
     }

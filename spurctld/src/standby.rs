@@ -76,7 +76,7 @@ impl Differs {
     }
 }
 
-/// What a standby knows of the journal.
+/// A controller that follows the journal and does not lead.
 pub(crate) struct Standby {
     follower: Follower,
     /// The address of this controller, which is its name in the database.
@@ -89,9 +89,9 @@ pub(crate) struct Standby {
     snapshot: u64,
     differs: Differs,
     config_file: ConfigFile,
-    /// When the configuration that was compared last had been written.
+    /// Modification time of the configuration file at the last comparison.
     compared: Option<SystemTime>,
-    /// When this standby last noted in the database how far it has come; `None` if it is to do so now.
+    /// Time of this standby's last report of its progress to the database; `None` if a report is due.
     reported: Option<Instant>,
 }
 
@@ -103,7 +103,8 @@ pub(crate) struct Taken {
     pub(crate) snapshot: u64,
     /// The reading of the cluster's own clock, in milliseconds; `None` if no leader has recorded it.
     pub(crate) own_ms: Option<i64>,
-    /// What a standby has kept ready; `None` for a controller that leads at once.
+    /// The replica and the planner that a standby has kept ready; `None` for a controller that leads at
+    /// once.
     pub(crate) warm: Option<Warm>,
 }
 
@@ -311,8 +312,8 @@ pub(crate) async fn own_address(local: &Local) -> HostPort {
     HostPort { host, port: listen.port }
 }
 
-/// What a standby serves: the way to the leader, old answers while the database is away, and tokens for the
-/// people of its host.
+/// Services of a standby: the address of the leader, old answers while the database is away, and tokens
+/// for users of its host.
 struct Doors {
     journal: Journal,
     stop: Stop,

@@ -1,5 +1,5 @@
-//! What a controller keeps ready, whether it leads or stands by: the cluster for readers, and the planner's
-//! queue. A standby that takes over goes on with both.
+//! State that a controller keeps ready whether it leads or stands by: the replica for readers, and the
+//! planner's queue. A standby that takes over continues with both.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -16,9 +16,9 @@ use crate::replica::Replica;
 use crate::statistics::Statistics;
 use crate::watchers::Watchers;
 
-/// Readers and planner, before anybody decides.
+/// The replica, its followers and the planner, before the owner runs.
 pub(crate) struct Warm {
-    /// The way to the owner of a controller that leads. Nobody serves the queue of a standby.
+    /// Queue to the owner of a controller that leads. In a standby, no owner serves the queue.
     pub(crate) inbox: Inbox,
     pub(crate) messages: mpsc::Receiver<Message>,
     pub(crate) replica: Replica,
@@ -33,7 +33,7 @@ pub(crate) struct Warm {
 }
 
 impl Warm {
-    /// Begins with this cluster.
+    /// Returns the state for this cluster, before any further entry.
     pub(crate) fn new(cluster: &Cluster) -> Warm {
         let (inbox, messages) = Inbox::new();
         let (to_planner, entries) = channel();
@@ -46,7 +46,7 @@ impl Warm {
         Warm { inbox, messages, replica, watchers, changes, overlay, statistics, planning, to_planner }
     }
 
-    /// Follows entries that are durable.
+    /// Applies durable entries to the replica, the watchers, the log of changes and the planner.
     pub(crate) fn follow(&mut self, entries: &[Arc<Entry>]) {
         self.replica.apply(entries);
         self.watchers.tell(&self.replica.read(), entries);

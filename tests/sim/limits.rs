@@ -14,7 +14,7 @@ use spur_core::model::job::Job;
 use spur_core::model::phase::{Phase, Then};
 use spur_core::text::tres::TresKind;
 
-/// How often limits were looked at.
+/// Counts of the checks of limits.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Judged {
     /// Number of starts in clusters that enforce limits.
@@ -59,7 +59,8 @@ pub(crate) fn hold<'a>(journal: impl IntoIterator<Item = &'a Entry>) -> Judged {
     judged
 }
 
-/// What a job holds, or what is kept for it, by node: CPUs, memory in MiB, and devices by entry of the node.
+/// The share of one node that a job holds, or that is reserved for the job: CPUs, memory in MiB, and
+/// devices by entry of the node.
 struct Held {
     node: NodeId,
     cpus: f64,
@@ -126,7 +127,8 @@ fn devices(cluster: &Cluster, held: &Held, name: &str, kind: &Option<String>) ->
     held.gres.iter().filter(|(entry, _)| is(*entry)).map(|(_, count)| count).sum()
 }
 
-/// What a job is charged each second: by the weights of its partition, or by the largest share of each node.
+/// Billing units of a job per second: by the weights of its partition, or by the largest share of each
+/// node.
 fn billing(cluster: &Cluster, job: &Job, held: &[Held]) -> f64 {
     let partition = match &job.phase {
         Phase::Pending(pending) => &pending.nominated.as_ref().expect("nodes are kept").partition,
@@ -282,7 +284,7 @@ impl<'a> Check<'a> {
         Limit { kind, tres, most: real(most), counts: Box::new(counts), holder, what }
     }
 
-    /// Whether a start used some limit up; asserts that it exceeded none.
+    /// True if a start used some limit up. Asserts that the start exceeded no limit.
     fn start(&mut self) -> bool {
         let (cluster, job) = (self.cluster, self.job);
         let safe = cluster.policy().jobs.enforces(AccountingEnforce::Safe);

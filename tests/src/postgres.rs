@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 /// The port of a server that nobody reaches by TCP.
 const PORT: u16 = 5432;
-/// For how long a server is waited for.
+/// Longest wait for a server to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a server has beside its defaults.
+/// Settings of a server besides its defaults.
 #[derive(Debug, Default)]
 pub struct Extra {
     /// The port at 127.0.0.1; `None`: nobody comes by TCP.
@@ -58,7 +58,7 @@ impl Postgres {
         Postgres::start_with(&Extra::default())
     }
 
-    /// The same with settings of its own.
+    /// Starts a server with these settings; `None` if PostgreSQL is not installed.
     ///
     /// # Panics
     /// If it is installed and cannot be started.

@@ -39,13 +39,13 @@ enum News {
     Gone(CallError),
 }
 
-/// What is known of an allocation.
+/// A granted allocation, with the environment for programs that run in it.
 pub(super) struct Grant {
     /// The job.
     pub job: Job,
     /// The environment of programs in it.
     pub environment: Vec<KeyValue>,
-    /// Whether the shell of `salloc` runs on its first node.
+    /// True if `salloc` runs the user's shell in a step on the first node of the allocation.
     pub use_interactive_step: bool,
 }
 
@@ -77,9 +77,9 @@ pub(super) fn patience(wishes: &Submission) -> Option<Duration> {
 
 /// Result of waiting for an allocation.
 pub(super) enum Wait {
-    /// It is there.
+    /// The allocation is granted.
     Granted(Box<Grant>),
-    /// It is not there in time; it was given up.
+    /// The allocation was not granted in time; the request was cancelled.
     Busy,
     /// A signal arrived; the request was cancelled.
     Interrupted(Signal),

@@ -89,7 +89,7 @@ pub const fn hide<S: Listing>() -> Opt<S> {
     })
 }
 
-/// What `--watch` is for.
+/// Text of `--watch` in `--help`.
 pub const WATCH: &str = "a page now, and another one whenever something changes";
 
 /// `--verbose`, for commands that say what they were asked for.

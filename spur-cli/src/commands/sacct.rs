@@ -472,7 +472,7 @@ impl Query {
         }
     }
 
-    /// Whether the name of the cluster is printed.
+    /// True if the name of the cluster is printed, so that the command has to ask for this name.
     fn names_cluster(&self) -> bool {
         let format = self.format.as_deref().unwrap_or_default().to_lowercase();
         self.common.wish.is_some()

@@ -96,7 +96,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     Ok(exit_code(ended?))
 }
 
-/// What runs in the allocation.
+/// The program that runs in the allocation.
 enum What {
     /// A command on this host: the one that was named, or the user's shell.
     Command(Vec<String>),
@@ -122,7 +122,7 @@ impl What {
         }
     }
 
-    /// What its user calls it.
+    /// Name of the program for messages to the user.
     fn name(&self) -> &str {
         match self {
             What::Command(argv) => &argv[0],

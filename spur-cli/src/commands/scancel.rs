@@ -20,7 +20,7 @@ const KILL: u32 = 9;
 const DONE: &str = "ESLURM_ALREADY_DONE";
 const INVALID_ID: &str = "ESLURM_INVALID_JOB_ID";
 
-/// What is to be cancelled, and how.
+/// The jobs and steps to cancel or signal, and the options for doing so.
 #[derive(Clone, Debug, Default)]
 pub struct Order {
     filter: JobFilter,

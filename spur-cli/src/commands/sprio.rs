@@ -122,7 +122,7 @@ impl Query {
         Ok(Asked::Run(query))
     }
 
-    /// Whether a job is one of those that are asked for.
+    /// True if the options select this job, by user and by job id.
     pub(crate) fn admits(&self, job: &PriorityFactors) -> bool {
         let JobFilter { users, job_ids, .. } = &self.filter;
         let any = |names: &[String], own: [String; 2]| {
@@ -132,7 +132,7 @@ impl Query {
             && any(job_ids, [job.job_id.to_string(), String::new()])
     }
 
-    /// What to ask for.
+    /// Returns the filter that is sent to the controller: that of the options, for pending jobs only.
     fn request(&self) -> JobFilter {
         JobFilter { states: vec!["PENDING".to_owned()], ..self.filter.clone() }
     }
@@ -229,7 +229,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     Ok(0)
 }
 
-/// What is printed of one cluster.
+/// Returns the output for one cluster.
 async fn page(session: &mut Session, query: &Query) -> anyhow::Result<String> {
     for user in query::unknown_users(session, &query.filter.users).await? {
         session.error(&format!("Invalid user: {user}\n"));

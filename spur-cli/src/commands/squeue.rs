@@ -540,8 +540,8 @@ impl Query {
         follow::pages(session, request, page).await
     }
 
-    /// What `--verbose` says before the jobs: the options, the time and the number of jobs that the
-    /// controller sent.
+    /// Lines that `--verbose` prints before the jobs: the options, the time and the number of jobs that
+    /// the controller sent.
     fn told(&self, records: usize, show: &Show) -> String {
         if !self.common.verbose || self.common.wish.is_some() {
             return String::new();

@@ -27,8 +27,8 @@ pub struct Show {
     pub compact: bool,
     /// Caller of the command; empty if not needed.
     pub asker: Asker,
-    /// Since when what is shown may be old, in seconds since the Unix epoch: the controller's database was
-    /// away.
+    /// Seconds since the Unix epoch since which the records may be out of date, because the controller's
+    /// database is away; `None` if the records are current.
     pub stale: Option<i64>,
 }
 

@@ -64,7 +64,7 @@ pub fn local_times(text: &str, show: &Show) -> String {
     local
 }
 
-/// How Slurm prints a time unless it is told otherwise.
+/// Slurm's default format of a time.
 const STANDARD: &str = "%Y-%m-%dT%H:%M:%S";
 
 /// Returns a format that is shorter for near times. Today has the time only, yesterday and tomorrow a name,

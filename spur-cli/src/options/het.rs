@@ -104,7 +104,7 @@ pub fn inherit<S>(components: Vec<Layer<S>>, count: usize) -> Vec<(Layer<S>, Lay
     all
 }
 
-/// What the next component takes over of what was said up to here, as words for a command line.
+/// Returns the options of a component that the next component inherits, as words for a command line.
 pub fn passed_on<S>(layer: &Layer<S>) -> Vec<String> {
     let taken = layer.iter().filter(|said| INHERITED.contains(&said.option.long));
     let word = |said: &Said<S>| match &said.value {

@@ -44,7 +44,7 @@ pub struct Submission {
     pub tasks_per_gpu: Option<u32>,
     /// `--overcommit` of a job.
     pub overcommit: bool,
-    /// `--umask`.
+    /// `--umask` of the job.
     pub umask: Option<u32>,
     /// `--clusters`: clusters to submit to.
     pub clusters: Option<String>,

@@ -186,7 +186,8 @@ impl Rows {
         }
     }
 
-    /// What is foreign nowhere any more has ended. How is not known, unless an operator had it ended.
+    /// Ends the foreign runs that no node reports any more. `state` is the recorded end: the outcome is
+    /// unknown, unless an operator ended the run.
     fn close_foreign(&mut self, cluster: &Cluster, state: EndState, at: Time) {
         for attempt in std::mem::take(&mut self.foreign) {
             let known = cluster.job(attempt.job).is_some_and(|job| job.attempt() == attempt);
@@ -325,8 +326,8 @@ pub(crate) fn annotate(row: &mut JobRow, note: &JobNote) {
     }
 }
 
-/// How the batch step of a job ended: a job is preempted or runs out of time, its steps are cancelled, unless
-/// they end by themselves.
+/// Returns the state of a job's batch step. If the job is preempted or runs out of time, the step is
+/// cancelled, unless it ended by itself.
 fn batch_state(state: EndState, exit: ExitCode, own: Option<&BatchEnd>) -> &'static str {
     match (state, own) {
         (_, Some(own)) if own.end.out_of_memory => EndState::OutOfMemory.name(),

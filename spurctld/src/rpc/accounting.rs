@@ -45,9 +45,9 @@ struct Shown {
     hosts: Option<BTreeSet<String>>,
     /// True for runaway runs only.
     runaway: bool,
-    /// What the caller sees.
+    /// The records that the caller may see.
     sight: Sight,
-    /// Whether runs are asked for to add up what they used.
+    /// True if the rows serve to add up usage.
     usage: bool,
 }
 

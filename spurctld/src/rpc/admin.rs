@@ -21,7 +21,7 @@ use crate::log;
 use crate::reload::ReloadError;
 use crate::store::Condition;
 
-/// How long standbys may take to follow a new policy and to compare it with their own configuration.
+/// Longest wait until standbys have applied a new policy and compared it with their own configuration.
 const FOLLOWED: Duration = Duration::from_secs(3);
 /// The wait before standbys are looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);

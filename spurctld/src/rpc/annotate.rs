@@ -1,5 +1,5 @@
-//! `sacctmgr modify job`: the runs that are meant are looked up in the replica and, of jobs that have left
-//! it, in accounting; the owner sets the values.
+//! `sacctmgr modify job`: the selected runs are looked up in the replica or, for jobs that have left the
+//! replica, in accounting. The owner sets the values.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use super::{Desk, Name, odd};
 use crate::answer::Answer;
 
 impl Desk {
-    /// Sets comments and derived exit codes of jobs, or tells of which it would set them.
+    /// Sets comments and derived exit codes of jobs. With `preview` only lists the runs that would change.
     pub(super) async fn annotate(
         &self,
         caller: Caller,
@@ -43,7 +43,8 @@ impl Desk {
         }
     }
 
-    /// The last run of each of these jobs that there is.
+    /// Returns the runs of these jobs: the current run of a job in the replica, else the rows that
+    /// accounting has.
     async fn runs_of(&self, mut jobs: BTreeSet<JobId>) -> Result<Vec<Annotated>, Status> {
         let line = |job: u32, submitted: i64| {
             let submitted = jiff::Timestamp::from_second(submitted).unwrap_or_default();

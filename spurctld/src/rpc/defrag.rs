@@ -1,5 +1,5 @@
-//! `spur defrag`: moves that let a request start in one domain, planned on a copy of the cluster and made one
-//! by one.
+//! `spur defrag`: plans moves that let a request start in one domain, on a copy of the cluster, and makes
+//! the moves one by one.
 
 use spur_core::controller::{self, Command, Input, Reply};
 use spur_core::id::JobId;
@@ -16,11 +16,11 @@ use crate::clock;
 use crate::inbox::Ask;
 
 impl Desk {
-    /// Plans moves for a request or a waiting job, and makes them if the request says so.
+    /// Plans moves for a request or a waiting job. Makes the moves if `apply` is set.
     ///
     /// # Errors
-    /// A request that the cluster refuses, or one for which no moves can be looked for. Operators alone make
-    /// moves, and see the jobs of others where these are private.
+    /// Fails if the cluster refuses the request, or if no moves can be planned for it. Only operators may
+    /// make moves, and only they may plan if jobs of others are private.
     pub(super) async fn defragment_for(
         &self,
         caller: Caller,
@@ -46,7 +46,7 @@ impl Desk {
         Ok(shown)
     }
 
-    /// Looks for moves on a copy of the cluster, with the request in it if there is one.
+    /// Plans moves on a copy of the cluster, in which the request, if there is one, has been submitted.
     async fn planned_moves(
         &self,
         submission: Option<Ask>,
@@ -78,8 +78,9 @@ impl Desk {
         .await
     }
 
-    /// Has the owner make one move after another, and then keep the domain for a job that waits. Says how
-    /// many moves were begun, and why no more.
+    /// Lets the owner make the moves one by one, and then reserve the domain for a waiting job. Returns
+    /// the number of moves that were begun, and the reason why the rest was not; an empty reason means
+    /// success.
     async fn make_moves(&self, caller: &Caller, plan: &MovePlan, submitted: bool) -> (u32, String) {
         let nameless = Name { id: None, retry: false };
         let mut made = 0;

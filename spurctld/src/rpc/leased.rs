@@ -1,8 +1,8 @@
-//! Answers leave a controller only within its lease: after that, another controller may have acknowledged
-//! changes that this one does not know.
+//! Answers leave a controller only within its lease: after the lease, another controller may have
+//! acknowledged changes that this controller lacks.
 //!
-//! While the database is away, changes are refused at once, and commands that found no leader may have an old
-//! answer, of a leader or of a standby, which says since when it may be old.
+//! While the database is away, changes are refused at once. Commands that found no leader may accept an
+//! old answer of a leader or a standby; the answer carries the time since which it may be out of date.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,22 +18,24 @@ use tonic::server::NamedService;
 use crate::clock;
 use crate::store::{Condition, Journal};
 
-/// What an answer of a method depends on.
+/// The condition for an answer of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Needs {
-    /// A commit: the method is refused at once while the database is away.
+    /// The method commits: calls are refused at once while the database is away.
     Commit,
-    /// The lease: the method reads what is so now, or what only the database or the leader's streams have.
+    /// The method needs a valid lease: it reads the current state, or data that only the database or the
+    /// leader's streams have.
     Lease,
-    /// The cluster: while the database is away and nobody leads, an old answer is better than none.
+    /// The method reads the replica: while the database is away, callers that accept an old answer receive
+    /// one.
     Cluster,
-    /// The process of the controller that leads, whatever its database does.
+    /// The method needs the process of the leader, whatever the state of its database.
     Leader,
-    /// Nothing: the method decides by itself what it answers.
+    /// No condition: the method itself decides whether it answers.
     Nothing,
 }
 
-/// The methods of the service of commands.
+/// Each method of the service for commands, with its condition.
 const METHODS: [(&str, Needs); 49] = [
     ("Ping", Needs::Nothing),
     ("Submit", Needs::Commit),
@@ -86,7 +88,7 @@ const METHODS: [(&str, Needs); 49] = [
     ("ListUsage", Needs::Lease),
 ];
 
-/// The service for commands, as far as the lease allows it.
+/// The service for commands, which refuses each call whose condition is not met.
 #[derive(Clone)]
 pub(crate) struct Leased<S> {
     pub(crate) inner: S,
@@ -143,17 +145,19 @@ where
     }
 }
 
-/// What a method needs, by the path of its calls. A method that the table lacks is taken for one that
-/// commits.
+/// Returns the condition of a method, by the path of its calls. A method that the table lacks counts as
+/// one that commits.
 fn needs(path: &str) -> Needs {
     let method = path.rsplit('/').next().unwrap_or_default();
     METHODS.iter().find(|(name, _)| *name == method).map_or(Needs::Commit, |(_, needs)| *needs)
 }
 
-/// Since when an answer may be old that a call takes nevertheless, in seconds since the Unix epoch.
+/// Returns the time since which an old answer may be out of date, in seconds since the Unix epoch; `None`
+/// if the answer is current.
 ///
 /// # Errors
-/// The refusal of a controller that may not answer such a call.
+/// Fails if this controller may not answer, and the call does not accept an old answer or the database is
+/// not away.
 pub(super) fn old_since(journal: &Journal, call: &MetadataMap) -> Result<Option<i64>, Status> {
     match journal.condition() {
         _ if journal.may_answer() => Ok(None),
@@ -162,7 +166,7 @@ pub(super) fn old_since(journal: &Journal, call: &MetadataMap) -> Result<Option<
     }
 }
 
-/// Why a controller does not answer: its database is away, or it does not lead.
+/// Returns the refusal of a controller that may not answer: its database is away, or it does not lead.
 pub(super) fn refused(journal: &Journal) -> Status {
     match journal.condition() {
         Condition::Away { since, why } => {
@@ -173,7 +177,7 @@ pub(super) fn refused(journal: &Journal) -> Status {
     }
 }
 
-/// The refusal of a controller that does not lead, with the address of the one that does.
+/// Returns the refusal of a controller that does not lead, with the address of the leader.
 pub(crate) fn standing_by(journal: &Journal) -> Status {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     refusal::standby(&host, &journal.leader())

@@ -119,7 +119,7 @@ impl Desk {
 
 /// A request that follows the cluster counts as one that watches so many jobs.
 const CLUSTER_WATCHED: usize = 1024;
-/// Whoever answers nobody for so long is not up.
+/// Longest wait of a ping for the owner; after this time the controller counts as not answering.
 const PING_WAIT: Duration = Duration::from_secs(5);
 
 type Listing<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;

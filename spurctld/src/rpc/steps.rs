@@ -203,7 +203,7 @@ impl Desk {
         })
     }
 
-    /// What every node is shown before it launches anything of the step.
+    /// Returns the credential that every node receives before it launches tasks of the step.
     fn credential(&self, cluster: &Cluster, job: &Job, step: &Step, place: &Place) -> v1::StepCredential {
         let owner = &job.spec.owner;
         let alloc = job.phase.alloc();

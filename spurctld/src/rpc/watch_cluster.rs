@@ -1,5 +1,4 @@
-//! Jobs and nodes as they change, for whoever follows the cluster: first all that are meant, then each that
-//! has changed.
+//! `WatchCluster`: streams the selected jobs and nodes, and then each of them that has changed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,19 +19,19 @@ use super::{Desk, Listing};
 use crate::changes::News;
 use crate::clock;
 
-/// Messages ahead of a reader. One that is slower hears of several changes of a job at once.
+/// Messages that wait for a reader. A slower reader receives several changes of a job as one.
 const AHEAD: usize = 2;
-/// What happens in so much time is told together.
+/// The delay after a change, during which further changes are collected for the same messages.
 const TOGETHER: Duration = Duration::from_millis(100);
-/// Jobs that one request may name.
+/// Largest number of jobs that one request may name.
 const MOST: usize = 1000;
 
 type Messages = mpsc::Sender<Result<v1::WatchClusterResponse, Status>>;
 
-/// A reader who is gone, or to whom an error has been sent.
+/// The reader has closed the stream, or has received an error.
 struct Gone;
 
-/// What somebody follows.
+/// The jobs and nodes that a reader follows; no jobs without a filter, no nodes if `nodes` is empty.
 struct Wish {
     caller: Caller,
     jobs: Option<v1::JobFilter>,
@@ -40,8 +39,8 @@ struct Wish {
 }
 
 impl Desk {
-    /// Tells of jobs and nodes now and whenever they change. Goes on after the entry of the request where its
-    /// changes are known, and begins anew otherwise.
+    /// Streams the selected jobs and nodes, and then their changes. Continues after the request's entry if
+    /// the log still has all later changes of the same history, and begins with all records otherwise.
     pub(super) fn watch_cluster_of(
         &self,
         caller: Caller,
@@ -59,7 +58,7 @@ impl Desk {
         if !wish.nodes.is_empty() && self.replica.read().policy().jobs.hides(Private::Nodes, &wish.caller) {
             return Err(reject::status(&spur_core::controller::Reject::AccessDenied));
         }
-        // What cannot be followed is refused at once.
+        // An invalid filter is refused before the stream begins.
         self.meant_jobs(&wish)?;
         self.meant_nodes(&wish)?;
         let place = match after_seq {
@@ -70,7 +69,7 @@ impl Desk {
         let desk = self.clone();
         tokio::spawn(async move {
             tokio::select! {
-                // Whoever is gone need not be told.
+                // The stream has ended already.
                 Err(Gone) = desk.follow_cluster(&wish, place, &messages) => {}
                 () = desk.stop.wished() => {
                     let _ = messages.send(Err(Status::unavailable("the controller is stopping"))).await;
@@ -85,7 +84,7 @@ impl Desk {
         self.replica.read().history().map(|history| history.id.to_string()).unwrap_or_default()
     }
 
-    /// The jobs that are meant now; `None` if none are followed.
+    /// Returns the filter of the selected jobs; `None` if the reader follows no jobs.
     fn meant_jobs(&self, wish: &Wish) -> Result<Option<Filter>, Status> {
         let Some(wire) = &wish.jobs else { return Ok(None) };
         let cluster = self.replica.read();
@@ -94,7 +93,7 @@ impl Desk {
         Filter::read(&cluster, &wish.caller, wire, ids).map(Some)
     }
 
-    /// The nodes that are meant now, in ascending order.
+    /// Returns the selected nodes; empty if the reader follows no nodes.
     fn meant_nodes(&self, wish: &Wish) -> Result<BTreeSet<NodeId>, Status> {
         match wish.nodes.as_str() {
             "" => Ok(BTreeSet::new()),
@@ -119,9 +118,10 @@ impl Desk {
         }
     }
 
-    /// Tells of all that is meant, and returns the place behind which changes are to be told.
+    /// Sends all selected jobs and nodes. Returns the position in the log from which changes have to be
+    /// sent.
     async fn tell_all(&self, wish: &Wish, messages: &Messages) -> Result<u64, Gone> {
-        // Before the first look: what changes meanwhile is told once more.
+        // The position is read before the records, so that changes during the transfer are sent again.
         let (place, seq) = self.changes.end();
         let begins = v1::WatchClusterResponse { begins: true, ..v1::WatchClusterResponse::default() };
         self.send(begins, messages).await?;
@@ -142,7 +142,8 @@ impl Desk {
         Ok(place)
     }
 
-    /// Tells of what has changed, and returns the place behind which more is to be told.
+    /// Sends changed jobs and nodes. Returns the position in the log from which further changes have to be
+    /// sent.
     async fn tell_news(&self, wish: &Wish, news: News, messages: &Messages) -> Result<u64, Gone> {
         let News { jobs, nodes, place, seq } = news;
         if wish.jobs.is_some() {
@@ -165,7 +166,8 @@ impl Desk {
         Ok(place)
     }
 
-    /// Some jobs as they are, and the numbers of those that the filter does not mean.
+    /// Returns the messages of the jobs that the filter selects, and the numbers of the jobs that are gone
+    /// or that the filter does not select. Jobs that the caller may not see are in neither.
     async fn render_jobs(
         &self,
         wish: &Wish,
@@ -218,7 +220,7 @@ impl Desk {
         Ok(())
     }
 
-    /// Says that all is told up to an entry.
+    /// Sends the message that all changes up to an entry have been sent.
     async fn complete(&self, seq: u64, messages: &Messages) -> Result<(), Gone> {
         let history = self.history();
         let complete =
@@ -227,7 +229,7 @@ impl Desk {
     }
 
     async fn send(&self, message: v1::WatchClusterResponse, messages: &Messages) -> Result<(), Gone> {
-        // A controller whose lease is over may not know what another one has acknowledged.
+        // Without a valid lease this controller may lack changes that another one has acknowledged.
         if !self.journal.may_answer() {
             let _ = messages.send(Err(super::leased::refused(&self.journal))).await;
             return Err(Gone);
@@ -235,7 +237,7 @@ impl Desk {
         messages.send(Ok(message)).await.map_err(|_| Gone)
     }
 
-    /// The value, or the end of the stream with the refusal.
+    /// Returns the value, or ends the stream with the refusal.
     async fn or_end<T>(&self, read: Result<T, Status>, messages: &Messages) -> Result<T, Gone> {
         match read {
             Ok(value) => Ok(value),

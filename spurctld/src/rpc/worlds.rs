@@ -1,5 +1,5 @@
-//! The steps of the components of a het job that run one program: ranks and nodes count through all of them,
-//! and MPI programs are one world.
+//! Steps of the components of a het job that run one program: ranks and nodes are numbered through all
+//! these steps, and their MPI tasks form one world.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,22 +22,23 @@ pub(super) struct World<'a> {
     nodes: Vec<v1::WorldNode>,
 }
 
-/// Where one step stands among those that run one program with it; by default it is the only one.
+/// Position of a step among the steps that run one program; the default is that of the only step.
 #[derive(Default)]
 pub(super) struct Place {
-    /// What is added to the ranks of its tasks.
+    /// Rank of the step's first task among the tasks of all steps.
     pub(super) first_task: u32,
-    /// Tasks of all steps; 0 where it is the only one.
+    /// Number of tasks of all steps; 0 if the step is the only one.
     pub(super) tasks: u32,
-    /// What its nodes are shown of the others.
+    /// The description of all steps for the step's nodes; `None` if the step is the only one.
     pub(super) world: Option<v1::StepWorld>,
 }
 
 impl<'a> World<'a> {
-    /// The world of these steps; `None` for fewer than two.
+    /// Returns the world of these steps; `None` for fewer than two steps.
     ///
     /// # Errors
-    /// Steps that do not run, or are not the caller's, or not of components of one het job.
+    /// Fails if a job or step is unknown, if the caller may not change a job, or if the jobs are not
+    /// components of one het job.
     pub(super) fn of(
         cluster: &'a Cluster,
         caller: &Caller,
@@ -81,7 +82,7 @@ impl<'a> World<'a> {
         Ok(Some(world))
     }
 
-    /// Where one of the steps stands; `None` if it is none of them.
+    /// Returns the position of a step; `None` if the step is not one of this world.
     pub(super) fn place(self, job: JobId, step: StepId) -> Option<Place> {
         let at = self.steps.iter().position(|(of, known)| of.id == job && known.id == step)?;
         let (first, first_step) = self.steps.first()?;
@@ -103,7 +104,7 @@ impl<'a> World<'a> {
 }
 
 impl Place {
-    /// The ranks of tasks among those of all steps.
+    /// Converts ranks within the step into ranks among the tasks of all steps.
     pub(super) fn ranks(&self, own: &IdSet) -> IdSet {
         shifted(own, self.first_task)
     }

@@ -15,7 +15,7 @@ use super::{
     postgres, sqlite,
 };
 
-/// How long a read rests that failed because the database is away.
+/// The wait before a read is repeated that failed because the database is away.
 const READ_AGAIN: Duration = Duration::from_millis(100);
 
 /// The open journal. Clones share it; it is closed by [`Journal::close`] or when the last clone is dropped
@@ -78,10 +78,10 @@ pub struct Retention {
     pub requests_before: i64,
 }
 
-/// What a standby last noted in the database of itself.
+/// A standby's last report of itself to the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StandbyRow {
-    /// Where the standby is reached.
+    /// Address of the standby's service.
     pub address: String,
     /// The last entry that the standby has applied.
     pub seq: u64,
@@ -89,7 +89,7 @@ pub struct StandbyRow {
     pub differs: String,
 }
 
-/// What compaction deleted.
+/// Numbers of records that a compaction deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Compacted {
     /// Number of entries.
@@ -184,13 +184,14 @@ impl Journal {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Whether this handle is of a controller that leads, or did until its lease ended; false for a
-    /// standby's.
+    /// True if this handle is of a controller that leads, or that led until its lease ended; false for a
+    /// standby.
     pub fn leads(&self) -> bool {
         self.shared.epoch > 0
     }
 
-    /// Where the controller that leads is reached, as far as a standby knows; empty otherwise.
+    /// Address of the controller that leads, as a standby last read it; empty if unknown, or if this
+    /// controller leads.
     pub fn leader(&self) -> String {
         self.shared.lease.as_ref().map(postgres::Shared::leader).unwrap_or_default()
     }
@@ -211,7 +212,7 @@ impl Journal {
         self.shared.lease.as_ref().map_or(Condition::Well, |lease| lease.condition().borrow().clone())
     }
 
-    /// The same as [`Journal::condition`], to be watched.
+    /// Returns a receiver for changes of [`Journal::condition`].
     pub fn conditions(&self) -> watch::Receiver<Condition> {
         let always_well = || watch::channel(Condition::Well).1;
         self.shared.lease.as_ref().map_or_else(always_well, postgres::Shared::condition)
@@ -238,7 +239,7 @@ impl Journal {
         }
     }
 
-    /// Whether half of the queue of batches, or more, is taken.
+    /// True if half of the queue of batches, or more, is taken.
     pub fn is_busy(&self) -> bool {
         let queue = &self.shared.batches;
         queue.capacity() <= queue.max_capacity() / 2
@@ -311,10 +312,10 @@ impl Journal {
         self.shared.reader.blob(id).await
     }
 
-    /// The same as [`Journal::blob`], but asks again while the database is away.
+    /// Reads a blob as [`Journal::blob`] does, but repeats the read while the database is away.
     ///
     /// # Errors
-    /// What the database refuses for good.
+    /// Fails if the database refuses for another reason than being away.
     pub async fn blob_when_possible(&self, id: u64) -> Result<Option<Vec<u8>>, StoreError> {
         loop {
             match self.blob(id).await {
@@ -327,7 +328,8 @@ impl Journal {
         }
     }
 
-    /// What was replied to a request, if it has been served and is not forgotten yet.
+    /// Returns a served request with its reply; `None` if the request is unknown or its record has been
+    /// deleted.
     ///
     /// # Errors
     /// Fails if the database refuses.

@@ -14,8 +14,8 @@ use crate::fixture::{batch, directory};
 
 const PASSWORD: &str = "the-secret-of-a-test";
 
-/// Whoever comes by TCP uses TLS, and proves itself by certificate for the database `certified`, by password
-/// for others.
+/// Rules of `pg_hba.conf`: connections by TCP use TLS, with a certificate for the database `certified` and
+/// a password for the others.
 const ACCESS: &str = "local all all trust
 hostssl certified all 127.0.0.1/32 cert
 hostssl all all 127.0.0.1/32 scram-sha-256

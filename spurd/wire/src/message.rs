@@ -82,7 +82,8 @@ pub enum Request {
     Peer {
         /// The other node's name.
         node: String,
-        /// Its number among the nodes of all steps that run one program; `None` if this is the only one.
+        /// Number of the node among the nodes of all steps that run one program; `None` if only one step
+        /// runs the program.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         part: Option<u32>,
     },

@@ -48,7 +48,7 @@ impl World {
         ACCOUNTS[usize::from(self.chance.percent(50))].into()
     }
 
-    /// Whether jobs ask for devices, memory and licences besides CPUs.
+    /// True if jobs request devices, memory and licences besides CPUs.
     fn asks_for_all(&self) -> bool {
         self.limited && self.real_planner
     }
@@ -59,7 +59,7 @@ impl World {
         asks.then(|| "over".into())
     }
 
-    /// What a job asks for besides, with licences.
+    /// Adds a licence to the extra request of some jobs.
     pub(super) fn with_licenses(&mut self, extra: Option<Box<Extra>>) -> Option<Box<Extra>> {
         if !self.asks_for_all() || self.chance.percent(70) {
             return extra;

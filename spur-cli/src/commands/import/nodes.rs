@@ -29,7 +29,7 @@ pub(in crate::commands) struct Nodes {
     features: BTreeMap<String, Vec<String>>,
     /// Nodes of each `NodeSet`, by name.
     pub(super) sets: BTreeMap<String, Vec<String>>,
-    /// What `Topology=` says of where nodes are.
+    /// Each `Topology=` of a node line, with the nodes of that line.
     pub(super) places: Vec<(Pair, Vec<String>)>,
 }
 

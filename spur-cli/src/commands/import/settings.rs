@@ -29,7 +29,7 @@ pub(super) struct Common {
     pub(super) no_root: bool,
     /// Memory settings of partitions without their own.
     pub(super) memory: Vec<Memory>,
-    /// What each GPU brings along in partitions that say nothing: `DefCpuPerGPU` and `DefMemPerGPU`.
+    /// CPUs and memory per GPU for partitions that set neither: `DefCpuPerGPU` and `DefMemPerGPU`.
     pub(super) of_gpu: Vec<Pair>,
 }
 
@@ -67,7 +67,7 @@ pub(super) fn settings(
     (sections, common)
 }
 
-/// What is taken from, and where it is said what is not.
+/// The files that settings are taken from, and the notes on settings that are not taken.
 pub(super) struct Taker<'a> {
     pub(super) conf: &'a mut Entry,
     cgroup: &'a mut Entry,

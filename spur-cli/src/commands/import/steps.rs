@@ -1,4 +1,4 @@
-//! What `slurm.conf` says of the steps of all jobs, and of licenses.
+//! Settings of `slurm.conf` for the steps of all jobs, and for licenses.
 
 use spur_core::model::config::resource_limit;
 use spur_core::text::gather::is_layer_name;

@@ -41,7 +41,7 @@ pub(in crate::commands) struct Topologies {
     all: Vec<Topology>,
     /// Topology of partitions that name none; `None` for `default`.
     pub(super) default: Option<String>,
-    /// What cannot be done of what node lines say of places.
+    /// Remarks on places in `Topology=` of node lines that cannot be taken over.
     remarks: Vec<String>,
 }
 
@@ -105,7 +105,7 @@ impl Topologies {
         }
     }
 
-    /// Their sections.
+    /// Returns the sections of all topologies, after the remarks as comments.
     pub(in crate::commands) fn sections(self, nodes: &Nodes, notes: &mut Notes) -> Vec<Section> {
         let mut said = Section::default();
         self.remarks.into_iter().filter_map(|text| notes.sentence(text)).for_each(|text| said.comment(text));

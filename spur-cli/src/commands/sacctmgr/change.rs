@@ -22,7 +22,8 @@ const QUESTION: &str = "Would you like to commit changes?";
 /// Code of the refusal of a change without effect.
 const NOTHING_TO_DO: &str = "SLURM_NO_CHANGE_IN_DATA";
 
-/// What can be changed, each by its beginning of at least so many letters.
+/// Entities that can be changed. Each may be abbreviated to its first letters, at least to this number of
+/// letters.
 const ENTITIES: [(&str, usize, &str); 7] = [
     ("accounts", 1, "account"),
     ("clusters", 2, "cluster"),

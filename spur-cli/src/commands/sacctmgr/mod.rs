@@ -127,7 +127,7 @@ pub const LINE: CommandLine<Settings> = CommandLine {
     permute: true,
 };
 
-/// What can be listed; each by its beginning, as Slurm takes them.
+/// Records that can be listed. Each name may be abbreviated to its first letters, as in Slurm.
 const ENTITIES: [&str; 17] = [
     "accounts",
     "associations",

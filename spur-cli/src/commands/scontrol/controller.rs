@@ -64,7 +64,7 @@ struct Found {
     host: String,
     /// True if the controller leads, or is the one that should lead.
     is_primary: bool,
-    /// What the controller says of itself; `None` if it does not answer.
+    /// The controller's answer to a ping; `None` if the controller does not answer.
     answer: Option<PingResponse>,
 }
 

@@ -485,7 +485,7 @@ impl Query {
         follow::pages(session, request, page).await
     }
 
-    /// What `--verbose` says before the nodes: the options and the time.
+    /// Lines that `--verbose` prints before the nodes: the options and the time.
     fn told(&self, show: &Show) -> String {
         if !self.common.verbose || self.common.wish.is_some() {
             return String::new();

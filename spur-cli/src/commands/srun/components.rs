@@ -130,7 +130,7 @@ fn taken_apart(
     }
 }
 
-/// What the component behind one of these words takes over of them.
+/// Returns the options among these words that the next component inherits.
 fn passed_on(words: &[String]) -> anyhow::Result<Vec<String>> {
     match SRUN_LINE.read(words)? {
         Reading::Run { args, .. } => Ok(het::passed_on(&args)),
@@ -138,7 +138,7 @@ fn passed_on(words: &[String]) -> anyhow::Result<Vec<String>> {
     }
 }
 
-/// How many tasks a component has, and on how many nodes, if that was said.
+/// Number of tasks of a component, and its smallest number of nodes; `None` without `--nodes`.
 fn tasks_and_nodes(wishes: &Submission) -> anyhow::Result<(u32, Option<u32>)> {
     let said = wishes.spec.nodes.as_str();
     let nodes = match said {

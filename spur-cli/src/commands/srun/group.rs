@@ -102,7 +102,7 @@ pub(super) async fn make_one_world(session: &mut Session, steps: &mut [LaidOut])
     Ok(())
 }
 
-/// Whether this command is called in a job.
+/// True if this command runs inside a job, by the environment.
 pub(super) fn is_inside(session: &Session) -> bool {
     session.env("SLURM_JOB_ID").or_else(|| session.env("SLURM_JOBID")).is_some()
 }

@@ -175,7 +175,7 @@ fn propagated_limits(wishes: &Submission, step: &CreateStepResponse) -> anyhow::
     }
 }
 
-/// What was said here of the job, and its tasks find in their environment.
+/// Variables that pass options of this `srun` on to its tasks.
 const PASSED_ON: [&str; 5] = [
     SamplingIntervals::VARIABLE,
     OomKillStep::VARIABLE,

@@ -26,7 +26,7 @@ const PARSER: &str = "v0.0.41";
 /// Slurm's number of the protocol of its 24.05.
 pub const RPC_VERSION: u32 = 10_496;
 
-/// How records are wanted.
+/// The requested output format of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
     /// True for YAML, false for JSON.
@@ -94,7 +94,8 @@ impl Wish {
         self.own_as_of(None, kinds)
     }
 
-    /// The same; `stale` is since when the records may be old, in seconds since the Unix epoch.
+    /// Returns a document in Spur's shape. `stale` is the time since which the records may be out of date,
+    /// in seconds since the Unix epoch.
     pub fn own_as_of<'a>(
         self,
         stale: Option<i64>,

@@ -132,8 +132,8 @@ impl Follower {
         self.session.lease.seen().map(|row| row.version)
     }
 
-    /// What the cluster's own clock shows now by the lease row and the database's clock; `None` if no leader
-    /// has said.
+    /// Present reading of the cluster's own clock in milliseconds, computed from the lease row and the
+    /// database's clock; `None` if no leader has recorded it.
     #[must_use]
     pub fn own_ms(&self) -> Option<i64> {
         let beside = &self.session.beside;

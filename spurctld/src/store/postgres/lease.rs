@@ -26,8 +26,7 @@ pub(in crate::store) struct Shared {
     /// Difference between the cluster's own clock and the milliseconds since boot.
     own_base_ms: Arc<AtomicI64>,
     condition: watch::Sender<Condition>,
-    /// Where the controller that leads is reached, with commas between several addresses; empty if nobody
-    /// else leads.
+    /// Addresses of the controller that leads, separated by commas; empty if no other controller leads.
     leader: Arc<Mutex<String>>,
 }
 

@@ -77,14 +77,14 @@ fn failure(error: &sqlx::Error) -> Failure {
     }
 }
 
-/// Whether an operation failed because the database is away, and may succeed later.
+/// True if an operation failed because the database is away, so that a later attempt may succeed.
 pub(super) fn may_pass(error: &StoreError) -> bool {
     let StoreError::Database { source, .. } = error else { return false };
     let sql = source.downcast_ref::<sqlx::Error>();
     sql.is_some_and(|error| !matches!(error, sqlx::Error::Database(_)) || failure(error) != Failure::Final)
 }
 
-/// What an error says, for people.
+/// Returns the text of an error for people.
 fn words(error: &sqlx::Error) -> String {
     match error {
         // The library of TLS has a link there to its manual.
@@ -95,7 +95,7 @@ fn words(error: &sqlx::Error) -> String {
     }
 }
 
-/// What a database error means for the one who asked. `place` names the database.
+/// Converts an error of the database into the store's error. `place` names the database.
 fn failed(action: &'static str, place: &Path, error: sqlx::Error) -> StoreError {
     if code(&error).is_some_and(|code| code == DISK_FULL) {
         return StoreError::DiskFull { path: place.to_owned() };

@@ -47,7 +47,7 @@ def server_settings(tls, host):
     }
 
 
-# The controllers prove themselves by password, or by certificate where they show one.
+# Controllers authenticate by password, or by certificate for the database that requires one.
 HBA = ["local all all trust", "host all all 127.0.0.1/32 trust", "hostssl certified all 0.0.0.0/0 cert",
        "hostssl all all 0.0.0.0/0 scram-sha-256", "hostssl replication all 0.0.0.0/0 scram-sha-256"]
 
@@ -95,7 +95,7 @@ class Single:
         return "db"
 
     def pids(self):
-        """The server's processes: its workers are sessions of their own."""
+        """Returns the ids of the server's processes, including workers, which have their own sessions."""
         with open(f"{self.data}/postmaster.pid", encoding="ascii") as file:
             first = int(file.readline())
         children = command("pgrep", "-P", str(first), check=False).stdout.split()
@@ -113,7 +113,7 @@ class Single:
         self.hosts.processes.pop("postgres").wait()
 
     def fill(self):
-        """Leaves no space on the server's file system."""
+        """Fills the server's file system."""
         with open(f"{self.disk}/filler", "wb") as file:
             try:
                 while True:
@@ -232,7 +232,7 @@ class Patroni:
     sql = Single.sql
 
     def lose(self, host):
-        """Loses PostgreSQL and Patroni of a host at once."""
+        """Kills PostgreSQL and Patroni of a host at once."""
         with open(f"{self.work}/{host}-data/postmaster.pid", encoding="ascii") as file:
             first = int(file.readline())
         children = [int(pid) for pid in command("pgrep", "-P", str(first), check=False).stdout.split()]

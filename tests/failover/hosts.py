@@ -23,7 +23,7 @@ def command(*words, check=True, **options):
 
 
 def until(what, seconds, test, pause=0.05):
-    """Waits until `test` is true, and returns how many seconds that took."""
+    """Waits until `test` is true. Returns the seconds waited."""
     begun = time.monotonic()
     while not test():
         if time.monotonic() - begun > seconds:
@@ -38,7 +38,7 @@ class Hosts:
     def __init__(self, work):
         self.work = work
         self.processes = {}
-        # Two runs would take each other's namespaces away.
+        # Two concurrent runs would remove each other's namespaces.
         self.lock = open("/run/lock/spur-failover", "w", encoding="ascii")
         fcntl.flock(self.lock, fcntl.LOCK_EX)
         self.remove()
@@ -65,7 +65,7 @@ class Hosts:
 
     @staticmethod
     def cut_off(host):
-        """Drops all packets of a host, without telling either end."""
+        """Drops all packets of a host, so that no connection is closed at either end."""
         command("ip", "link", "set", f"{BRIDGE}-{HOSTS[host]}", "nomaster")
 
     @classmethod
@@ -124,7 +124,7 @@ class Hosts:
 
 
 def session_of(leader):
-    """The processes of a session that was begun by `leader`."""
+    """Returns the ids of the processes in the session of `leader`."""
     found = []
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -140,7 +140,7 @@ def session_of(leader):
 
 
 def pressure():
-    """The share of the last ten seconds in which something waited for a processor, in percent."""
+    """Returns the percentage of the last ten seconds in which a task waited for a processor."""
     try:
         with open("/proc/pressure/cpu", encoding="ascii") as file:
             return float(file.readline().split("avg10=")[1].split()[0])

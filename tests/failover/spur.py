@@ -1,4 +1,4 @@
-"""Two controllers, nodes and commands of Spur on a database, and what is known of the jobs that were submitted."""
+"""Two controllers, nodes and commands of Spur on a database, and checks of the submitted jobs."""
 import os
 import signal
 import subprocess
@@ -96,7 +96,7 @@ oversubscribe = "NO"
         return done.stdout.split().count("idle")
 
     def leader(self):
-        """Who leads and renews the lease, by the database; `None` if nobody does."""
+        """Returns the host of the controller that holds a valid lease in the database; `None` without one."""
         done = self.database.psql(
             "SELECT address FROM spur.lease WHERE NOT released AND clock_timestamp() < renewed + lasts_ms * interval '1 ms'",
             "certified" if self.certified else "spur")
@@ -116,12 +116,12 @@ oversubscribe = "NO"
 
 
 class Submitters:
-    """Submit one job after another, each of which leaves a line in a file of its own."""
+    """Threads that submit jobs one after another. Each job appends its start time to a file of its own."""
 
     def __init__(self, cluster, count=2):
         self.cluster, self.stopped = cluster, threading.Event()
         self.jobs, self.failed, self.lock = [], [], threading.Lock()
-        # No two names are alike, whatever was submitted before.
+        # Job names are unique, also among earlier runs.
         self.begun = f"{time.time_ns():x}"
         self.threads = [threading.Thread(target=self.submit, args=(number,)) for number in range(count)]
         for thread in self.threads:
@@ -140,7 +140,7 @@ class Submitters:
                     self.jobs.append((begun, time.time(), name, int(done.stdout)))
                 else:
                     self.failed.append((begun, name, done.stderr.strip()))
-            # Submissions are not what is measured, and launches share the machine with them.
+            # The pause leaves the processors to launches, which share the machine.
             self.stopped.wait(0.1)
 
     def end(self):
@@ -149,12 +149,12 @@ class Submitters:
             thread.join()
 
     def first_after(self, moment, back):
-        """When the first submission was accepted, after `back`, that was begun after a moment."""
+        """Returns the earliest time, at or after `back`, at which a submission begun at or after `moment` was accepted."""
         with self.lock:
             return min((ended for begun, ended, _, _ in self.jobs if begun >= moment and ended >= back), default=None)
 
     def first_launch_after(self, moment, back):
-        """When the first job began to run, after `back`, that was submitted after a moment."""
+        """Returns the earliest time, at or after `back`, at which a job submitted at or after `moment` began to run."""
         with self.lock:
             names = [name for begun, _, name, _ in self.jobs if begun >= moment]
         return min((at for name in names for at in self.ran(name)[:1] if at >= back), default=None)
@@ -167,7 +167,7 @@ class Submitters:
             return []
 
     def verdict(self):
-        """How many jobs were accepted, and the lost, doubled and stuck ones among them."""
+        """Returns the number of accepted jobs, and the lost, doubled and stuck jobs."""
         stuck = []
         try:
             until("all jobs have ended", 180, lambda: not self.cluster.ok("squeue", "-h").strip(), 0.5)
@@ -188,7 +188,7 @@ class Submitters:
 
 
 class Sruns:
-    """Interactive steps that are under way while a fault happens."""
+    """Interactive steps that run while a fault happens."""
 
     def __init__(self, cluster, count=4):
         self.cluster, self.go = cluster, f"{cluster.work}/go-{time.time()}"

@@ -1,4 +1,4 @@
-//! Moves that make room in one domain, as the wire has them.
+//! Conversion of a plan of moves into messages.
 
 use spur_core::cluster::Cluster;
 use spur_core::id::NodeId;
@@ -7,7 +7,8 @@ use spur_core::text::hostlist::HostList;
 
 use crate::v1;
 
-/// What was found out for a request. `submitted`: the request is a job that waits, and is named.
+/// Converts the result of a defragmentation into a message. With `submitted`, the request is a waiting
+/// job, and the message has the job's number.
 #[must_use]
 pub fn render(cluster: &Cluster, found: &Defragmentation, submitted: bool) -> v1::DefragmentResponse {
     let names = |nodes: &[NodeId]| HostList::from_names(cluster.names_of(nodes.iter().copied())).to_string();

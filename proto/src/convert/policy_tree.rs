@@ -1,4 +1,4 @@
-//! Lists of the policy tree: the records that a request asks for and that a caller may see.
+//! Lists records of the policy tree that a request selects and that the caller may see.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,10 +15,11 @@ use super::accounts;
 use crate::v1;
 use crate::v1::accounts_row::Row;
 
-/// The records that a request asks for.
+/// Returns the records that a request selects.
 ///
 /// # Errors
-/// The sentence of `sacctmgr` on a condition that cannot be read, or on limits that the caller may not see.
+/// Fails with the message of `sacctmgr` for a condition that cannot be parsed, or for limits that the
+/// caller may not see.
 pub fn rows(
     cluster: &Cluster,
     caller: &Caller,
@@ -41,7 +42,7 @@ pub fn rows(
     })
 }
 
-/// The limits that apply to a user or an account, if the caller may see what is used of them.
+/// Returns the limits that apply to a user or an account, if the caller may see the usage of both.
 fn limits(
     cluster: &Cluster,
     caller: &Caller,
@@ -56,7 +57,8 @@ fn limits(
     };
     let is_user = name == caller.owner.user || tree.user(&name).is_some();
     let account = tree.account(&name.to_lowercase()).filter(|_| !is_user).map(|known| &known.name);
-    // A name that is hidden is refused like one that there is not.
+    // The refusal of a hidden name is that of an unknown name, so that callers cannot discover hidden
+    // names.
     let is_seen = match account {
         Some(account) => sight.account(tree, account) && sight.use_of_account(tree, account),
         None => is_user && sight.usage(tree, &name),
@@ -79,7 +81,7 @@ fn limits(
     Ok(found.iter().map(row).collect())
 }
 
-/// The tree as a caller asks for it.
+/// The policy tree with the caller's view and the conditions of a request.
 struct View<'a> {
     tree: &'a Accounts,
     sight: Sight,
@@ -144,7 +146,8 @@ impl View<'_> {
         all.map(|placed| Row::Association(accounts::association(self.tree, placed))).collect()
     }
 
-    /// Associations with their usage, and users who share without one behind the account that they count for.
+    /// Returns associations with their usage. Users who share without an association follow the account
+    /// for which they count.
     fn shares(&self, cluster: &Cluster, now: Time) -> Vec<Row> {
         let to_come = cluster.usage_to_come(now);
         let mut rows = Vec::new();
@@ -200,7 +203,7 @@ impl View<'_> {
         Row::Association(accounts::association(self.tree, Placed { association, depth }))
     }
 
-    /// Whether an association is asked for and may be seen.
+    /// True if the request selects the association and the caller may see it.
     fn fits(&self, association: &Arc<Association>) -> bool {
         let which = &self.which;
         let qos = || self.tree.qos_of(association);
@@ -215,12 +218,12 @@ impl View<'_> {
     }
 }
 
-/// The names of a list with commas between.
+/// Splits a comma-separated list; empty names are left out.
 fn names(list: &str) -> Vec<String> {
     list.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// Whether a name is in a set; an empty set has all.
+/// True if a name is in a set, or if the set is empty.
 fn any(set: &BTreeSet<Arc<str>>, name: Option<&Arc<str>>) -> bool {
     set.is_empty() || name.is_some_and(|name| set.contains(name))
 }

@@ -1,4 +1,4 @@
-//! Several clusters in one command: `-M`.
+//! `-M`: one command at several clusters.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -14,34 +14,34 @@ use crate::error::{self, Bare, FAILURE, Failure};
 use crate::session::{self, Session};
 use crate::settings::{Clusters, Settings};
 
-/// How long a cluster among several may take to answer at all.
+/// Longest wait for a cluster's answer to the first ping, before the cluster is left out.
 const FIRST_ANSWER: Duration = Duration::from_secs(5);
 
-/// A cluster, and the way to it.
+/// A cluster with a session for it.
 pub struct Target {
     /// The name of the cluster.
     pub name: String,
-    /// A session of the same command there, whose output is kept in memory.
+    /// A session of the same command at this cluster, whose output is kept in memory.
     pub session: Session,
 }
 
-/// Something that is done at one cluster.
+/// Work at one cluster.
 type Doing<'s, T> = Pin<Box<dyn Future<Output = anyhow::Result<T>> + 's>>;
 
-/// What came of one cluster.
+/// Result of the work at one cluster.
 pub struct Outcome<T> {
     /// The name of the cluster.
     pub name: String,
-    /// The result, of a cluster that has one.
+    /// The result; `None` if the work failed.
     pub result: Option<T>,
 }
 
-/// The clusters that `-M` names, each once, in the order of their names; for `all` the own one and those of
-/// the configuration. Names that no cluster has are complained of, as long as there are others. Every cluster
-/// is asked for a sign of life, and those that give none are complained of and left out.
+/// Returns the clusters that `-M` names, each once, sorted by name. `all` stands for the own cluster and
+/// those of the configuration. Unknown names are reported as errors if other names are known. Every
+/// cluster is pinged; a cluster that does not answer is reported and left out.
 ///
 /// # Errors
-/// No name that a cluster has.
+/// Fails if no name is that of a cluster.
 pub async fn targets(session: &mut Session, named: &[String]) -> anyhow::Result<Vec<Target>> {
     let known = Settings::clusters(&|name| session.env(name))?;
     let mut targets = Vec::new();
@@ -62,7 +62,7 @@ pub async fn targets(session: &mut Session, named: &[String]) -> anyhow::Result<
     Ok(there)
 }
 
-/// The names of clusters that are meant, each once, in order.
+/// Returns the names of the clusters that the words of `-M` select, each once, sorted.
 async fn wanted(session: &mut Session, known: &Clusters, named: &[String]) -> anyhow::Result<Vec<String>> {
     let is_other = |name: &String| known.others.iter().any(|(other, _)| other == name);
     let own = match &known.own {
@@ -85,13 +85,13 @@ async fn wanted(session: &mut Session, known: &Clusters, named: &[String]) -> an
     if wanted.is_empty() {
         return Err(unknown(&named.join(","), own.as_deref(), known).into());
     }
-    // As Slurm has them.
+    // Slurm also prints clusters in the order of their names.
     wanted.sort_unstable();
     wanted.dedup();
     Ok(wanted)
 }
 
-/// What is said where no cluster has any of the names, in Slurm's words.
+/// Returns the error for names of which none is that of a cluster, in Slurm's words.
 fn unknown(name: &str, own: Option<&str>, known: &Clusters) -> Failure {
     let names = || own.into_iter().chain(known.others.iter().map(|(name, _)| name.as_str()));
     let hint = nearest(name, names()).map(|near| format!("; did you mean {near}?"));
@@ -103,7 +103,7 @@ fn unknown(name: &str, own: Option<&str>, known: &Clusters) -> Failure {
     ))
 }
 
-/// The way to a cluster of which it is known that there is one. Nobody is waited for.
+/// Returns a connection to a known cluster, which does not wait for a controller that is away.
 fn way(session: &mut Session, known: &Clusters, name: &str) -> anyhow::Result<Connection> {
     let connection = match known.others.iter().find(|(other, _)| other == name) {
         Some((_, settings)) => session::open(settings)?,
@@ -121,8 +121,8 @@ async fn is_there(session: &mut Session) -> anyhow::Result<()> {
     }
 }
 
-/// Does something at each of these clusters at one time. What was complained of, and what failed, is said
-/// with the name of the cluster.
+/// Does the work at all these clusters concurrently. Each complaint and error is printed; errors name
+/// their cluster.
 pub async fn at_each<T>(
     session: &mut Session,
     mut targets: Vec<Target>,
@@ -141,7 +141,7 @@ pub async fn at_each<T>(
     outcomes
 }
 
-/// Says why there is no result of a cluster.
+/// Prints the error of a cluster, and the earlier complaints at it, with the name of the cluster.
 fn complain(session: &mut Session, target: &mut Target, error: &anyhow::Error) {
     error::report(&mut target.session, error);
     let said = target.session.take_complaints();
@@ -150,11 +150,11 @@ fn complain(session: &mut Session, target: &mut Target, error: &anyhow::Error) {
     }
 }
 
-/// The pages of several clusters, one below another. With `headed` each stands below a line with the name of
-/// its cluster, as with Slurm.
+/// Returns the pages of several clusters, one below another. With `headed`, a line with the name of the
+/// cluster precedes each page, as in Slurm.
 ///
 /// # Errors
-/// A name that no cluster has, or no page of any cluster.
+/// Fails if no name is that of a cluster, or if no cluster has a page.
 pub async fn pages(
     session: &mut Session,
     named: &[String],
@@ -174,10 +174,11 @@ pub async fn pages(
     Ok(pages.join(if headed { "\n" } else { "" }))
 }
 
-/// Goes to the one cluster that is named, for a command that asks one cluster at a time.
+/// Directs the session to the named cluster, for a command that works at one cluster at a time.
 ///
 /// # Errors
-/// Several names, a name that no cluster has, or no answer.
+/// Fails if the names are of several clusters, if no name is that of a cluster, or if the own controller
+/// does not answer.
 pub async fn only(session: &mut Session, named: &[String]) -> anyhow::Result<()> {
     let known = Settings::clusters(&|name| session.env(name))?;
     if named.is_empty() || named.iter().all(|name| name == "all") && known.others.is_empty() {
@@ -195,10 +196,11 @@ pub async fn only(session: &mut Session, named: &[String]) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Refuses clusters other than the own one, where a job would have to leave it.
+/// Refuses all clusters but the own one, for a command that acts on a job of this cluster.
 ///
 /// # Errors
-/// The first that is another, or that no cluster is, or no answer.
+/// Fails if a name is that of another cluster, if no name is that of a cluster, or if the own controller
+/// does not answer.
 pub async fn none_but_own(session: &mut Session, named: &[String]) -> anyhow::Result<()> {
     let known = Settings::clusters(&|name| session.env(name))?;
     let is_other = |name: &&String| known.others.iter().any(|(other, _)| other == *name);
@@ -209,14 +211,15 @@ pub async fn none_but_own(session: &mut Session, named: &[String]) -> anyhow::Re
     wanted(session, &known, named).await.map(|_| ())
 }
 
-/// The largest exit code of what was done, and failure where a cluster has none.
+/// Returns the largest exit code of the clusters; a cluster without a result, or without an outcome,
+/// counts as a failure.
 pub fn exit_code(outcomes: &[Outcome<u8>], named: usize) -> u8 {
     let codes = outcomes.iter().map(|outcome| outcome.result.unwrap_or(FAILURE));
     let missing = if outcomes.len() < named { FAILURE } else { 0 };
     codes.max().unwrap_or(FAILURE).max(missing)
 }
 
-/// Waits until all of some futures are done.
+/// Polls the futures concurrently until all have ended. Returns the results in the order of the futures.
 async fn all<T>(mut futures: Vec<Doing<'_, T>>) -> Vec<anyhow::Result<T>> {
     let mut results: Vec<Option<anyhow::Result<T>>> = futures.iter().map(|_| None).collect();
     poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! `spur defrag`: which running jobs have to move so that a request starts in one domain, and the moves
+//! `spur defrag`: the running jobs that have to move so that a request starts in one domain, and the moves
 //! themselves.
 
 use std::fmt::Write as _;
@@ -58,14 +58,14 @@ pub(super) const LINE: CommandLine<Args> = CommandLine {
     permute: true,
 };
 
-/// What is asked.
+/// The options and operands of `spur defrag`.
 #[derive(Debug)]
 pub(super) struct Query {
-    /// The components of the request of `--for`; none where it is not given.
+    /// The components of the request of `--for`; empty without this option.
     pub(super) request: Vec<Submission>,
-    /// The job that waits, as written.
+    /// The waiting job, as the user wrote it.
     pub(super) job: Option<String>,
-    /// Whether the moves are to be made.
+    /// True to make the moves; false to print them only.
     pub(super) apply: bool,
     json: bool,
 }
@@ -74,7 +74,7 @@ impl Query {
     /// Reads the words of a command line.
     ///
     /// # Errors
-    /// Options that make no sense.
+    /// Fails for invalid options, for a job together with `--for`, and for more than one job.
     pub(super) fn read(words: &[String]) -> anyhow::Result<query::Asked<Self>> {
         let mut args = Args::default();
         let operands = match LINE.settle(words, &|_| None, &mut args)? {
@@ -98,7 +98,7 @@ impl Query {
         Ok(query::Asked::Run(Self { request, job, apply: args.apply, json: args.json }))
     }
 
-    /// The answer as it is printed.
+    /// Returns the output for an answer: text, or JSON with `--json`.
     pub(super) fn text(&self, found: &DefragmentResponse, show: &Show) -> String {
         match self.json {
             true => format!("{}\n", object(found)),
@@ -107,8 +107,7 @@ impl Query {
     }
 }
 
-/// Whether an answer has what was asked for: the request fits, or moves let it fit, and those that were to be
-/// made are.
+/// True if the request fits, at once or after moves. With `--apply`, all moves must also have been begun.
 pub(super) fn is_success(query: &Query, found: &DefragmentResponse) -> bool {
     !found.domain.is_empty() && (!query.apply || found.stopped.is_empty())
 }
@@ -117,7 +116,8 @@ pub(super) fn is_success(query: &Query, found: &DefragmentResponse) -> bool {
 /// failed.
 ///
 /// # Errors
-/// Options that make no sense, a request that is refused, a controller that does not answer.
+/// Fails for invalid options, for a request that the controller refuses, or if the controller does not
+/// answer.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let query = match Query::read(&words)? {
         query::Asked::Show(text) => {
@@ -134,7 +134,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     let show = query::show(&|name| session.env(name))?;
     let connection = session.connection()?;
     if query.apply {
-        // Moves that were made must not be planned again.
+        // A repeated call would plan moves again that the first call has begun.
         connection.set_patience(Duration::ZERO);
     }
     let call = async |mut controller: Controller, request| controller.defragment(request).await;
@@ -150,7 +150,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     Ok(if is_success(&query, &found) { 0 } else { FAILURE })
 }
 
-/// The request of `--for` as the wire has it.
+/// Converts the components of `--for` into a message; `None` without components.
 fn wire(components: &[Submission]) -> anyhow::Result<Option<JobSpec>> {
     let specs = components.iter().map(|component| component.clone().into_spec(&Here));
     let mut specs = specs.collect::<Result<Vec<_>, _>>()?.into_iter();

@@ -1,5 +1,5 @@
-//! `--watch`: jobs and nodes as the controller tells of their changes, and a page whenever something has
-//! changed.
+//! `--watch`: follows jobs and nodes by the controller's stream of changes, and prints a page after each
+//! change.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,23 +12,23 @@ use tonic::Streaming;
 
 use crate::session::Session;
 
-/// The shortest time between two pages: what happens meanwhile is on the second.
+/// The shortest time between two pages; all changes of this time are on the second page.
 const BETWEEN_PAGES: Duration = Duration::from_secs(1);
 
-/// The jobs and nodes that are followed, as they were told last.
+/// The followed jobs and nodes in their last received state.
 #[derive(Debug, Default)]
 pub(super) struct Picture {
-    /// By number.
+    /// Jobs by number.
     pub jobs: BTreeMap<u32, Job>,
-    /// By name.
+    /// Nodes by name.
     pub nodes: BTreeMap<String, Node>,
-    /// How often the controller has begun anew: whatever does not belong to jobs or nodes may have changed
-    /// then.
+    /// Number of times that the controller began with all records. Other data than jobs and nodes may have
+    /// changed each time.
     pub begun: u64,
 }
 
 impl Picture {
-    /// Takes a message over. Returns whether the picture is whole again.
+    /// Applies a message. Returns true if the picture is complete up to an entry again.
     fn take(&mut self, message: WatchClusterResponse, request: &mut WatchClusterRequest) -> bool {
         if message.begins {
             (self.jobs, self.nodes) = (BTreeMap::new(), BTreeMap::new());
@@ -46,12 +46,12 @@ impl Picture {
     }
 }
 
-/// Prints a page of what the request means, and another one whenever it has changed, until the program is
-/// interrupted. A controller that goes away is waited for, and its successor asked for what has changed
-/// since.
+/// Prints a page of the jobs and nodes that the request selects, and another page after each change, until
+/// the program is interrupted. If the controller goes away, the command waits and asks its successor for
+/// the changes since.
 ///
 /// # Errors
-/// A refusal, a page that cannot be made, or an output that cannot be written.
+/// Fails if the controller refuses, if a page cannot be made, or if the output cannot be written.
 pub(super) async fn pages(
     session: &mut Session,
     mut request: WatchClusterRequest,
@@ -79,7 +79,7 @@ pub(super) async fn pages(
                         shown = Some(text);
                     }
                     due = None;
-                    // Messages that come meanwhile wait where they are.
+                    // Messages that arrive during the pause wait in the stream.
                     tokio::time::sleep(BETWEEN_PAGES).await;
                     continue;
                 }
@@ -96,7 +96,7 @@ pub(super) async fn pages(
     }
 }
 
-/// What comes next.
+/// The next event for the loop of pages.
 enum Next {
     Message(Box<WatchClusterResponse>),
     /// A page is due, and no message waits.

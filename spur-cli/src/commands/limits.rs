@@ -1,4 +1,5 @@
-//! `spur limits`: the limits that apply to a user or an account, with what is used of them and what is left.
+//! `spur limits`: the limits that apply to a user or an account, each with the used and the remaining
+//! amount.
 
 use std::io::Write;
 
@@ -36,10 +37,10 @@ pub(super) const LINE: CommandLine<Args> = CommandLine {
     permute: true,
 };
 
-/// A column of the table, as wide as what stands in it.
+/// A column of the table, as wide as its longest text.
 struct Column {
     name: &'static str,
-    /// Whether texts stand at the left.
+    /// True to align texts to the left, false to the right.
     is_left: bool,
     text: fn(&LimitRecord) -> String,
 }
@@ -75,13 +76,14 @@ fn name(limit: &LimitRecord) -> String {
     }
 }
 
-/// What is left of a limit; `None` of a limit of one job, or where limits are not enforced.
+/// Returns the unused amount of a limit; `None` for a limit whose usage is not known, such as a limit of
+/// each job by itself.
 fn left(limit: &LimitRecord) -> Option<u64> {
     limit.used.map(|used| limit.most.saturating_sub(used))
 }
 
-/// An amount in the unit of its limit: minutes as times where time is all that is limited, memory with its
-/// unit.
+/// Formats an amount in the unit of its limit: minutes of a time limit as a time, other minutes with
+/// `min`, and memory with its unit.
 fn amount(limit: &LimitRecord, amount: u64) -> String {
     match (limit.resource.as_str(), limit.is_minutes) {
         ("", true) => TimeLimit::Seconds(amount.saturating_mul(60)).long(),
@@ -94,7 +96,8 @@ fn amount(limit: &LimitRecord, amount: u64) -> String {
 /// Runs `spur limits`.
 ///
 /// # Errors
-/// More than one name, a name that there is not or that is hidden, a controller that does not answer.
+/// Fails for more than one name, for a name that is unknown or hidden, or if the controller does not
+/// answer.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
     let mut args = Args::default();
     let Some(operands) = called::operands(session, &LINE, &words, &mut args)? else { return Ok(0) };
@@ -144,7 +147,7 @@ fn as_json(limit: &LimitRecord) -> Value {
     })
 }
 
-/// The limits in columns that are as wide as they need to be.
+/// Formats the limits as a table with a line of column names.
 fn table(limits: &[LimitRecord]) -> String {
     if limits.is_empty() {
         return "No limit applies.\n".to_owned();

@@ -1,5 +1,5 @@
-//! `spur migrate`, `spur backup` and `spur restore`: the journal of a cluster moves, or is copied.
-//! `spurctld`, which knows the journal, does the work: this process becomes it.
+//! `spur migrate`, `spur backup` and `spur restore`: move or copy the journal of a cluster. This process
+//! executes `spurctld`, which does the work.
 
 use std::convert::Infallible;
 use std::os::unix::process::CommandExt as _;
@@ -51,7 +51,7 @@ pub(super) const RESTORE: CommandLine<Configuration> = line(
      there. The copy is an old one: the command says how to go on.",
 );
 
-/// Which of the three commands is called.
+/// One of the three commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
     /// `spur migrate`
@@ -65,7 +65,8 @@ pub enum Move {
 /// Runs one of the commands.
 ///
 /// # Errors
-/// Anything but one operand, and a `spurctld` that is not there. What `spurctld` refuses, it says itself.
+/// Fails unless there is one operand, or if `spurctld` cannot be executed. `spurctld` prints its own
+/// errors.
 pub fn run(session: &mut Session, which: Move, words: &[String]) -> anyhow::Result<u8> {
     let (line, option) = match which {
         Move::Migrate => (&MIGRATE, "--migrate"),
@@ -87,7 +88,8 @@ pub fn run(session: &mut Session, which: Move, words: &[String]) -> anyhow::Resu
     match become_it(controller)? {}
 }
 
-/// Where `spurctld` is: beside this program, or where a package puts daemons.
+/// Returns the path of `spurctld`: in the directory of this program, `/usr/sbin` or `/usr/local/sbin`,
+/// whichever has the program first.
 fn controller() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe().context("cannot find out where this program lies")?;
     let beside = own.parent().unwrap_or(Path::new("."));

@@ -1,5 +1,4 @@
-//! The checker: reads the events of a simulation, and counts by itself what limits count. It shares no code
-//! with Spur.
+//! Reads the events of a simulation, and counts everything that limits restrict. Shares no code with Spur.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +6,7 @@ use serde_json::Value;
 
 use crate::site::{Ask, Limits, OF_GPU, Site};
 
-/// Seconds by which a budget may be exceeded: usage is counted once in so many.
+/// Seconds of use by which a budget may be exceeded: Spur adds up usage once in so many seconds.
 const PERIOD: u64 = 3600;
 
 struct Running {
@@ -16,7 +15,7 @@ struct Running {
     tres: BTreeMap<String, u64>,
 }
 
-/// An entity with limits, and jobs that count for it.
+/// An entity that has limits and for which jobs count, by its position in the site.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Owner {
     Qos(usize),
@@ -30,11 +29,12 @@ pub(crate) struct Checker<'a> {
     running: BTreeMap<usize, Running>,
     /// The jobs that wait or run.
     submitted: Vec<usize>,
-    /// Resource-seconds of runs that have ended, and of the seconds that runs have lasted.
+    /// Resource-seconds of runs that have ended, times the usage factor of their QOS. The empty name has
+    /// the seconds of the runs.
     past: BTreeMap<(Owner, String), u64>,
     pub(crate) starts: usize,
     pub(crate) rejects: usize,
-    /// The reasons for which jobs waited, and how often each was told.
+    /// Number of `pending` events by reason.
     pub(crate) reasons: BTreeMap<String, usize>,
 }
 
@@ -101,8 +101,9 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The limits of a kind that apply to a job: of the first QOS that sets each, or else of associations; of
-    /// those a limit that is inherited is that of the nearest one and counts the user's jobs.
+    /// Returns the limits of one kind that apply to a job. For each resource the first QOS with a limit
+    /// counts, else the associations. A `Max` limit of an association is that of the nearest association
+    /// that sets the limit, and counts the user's jobs.
     fn rules(&self, job: usize, of_qos: &str, of_associations: &str) -> Vec<(Owner, &'static str, u64)> {
         let mut rules: Vec<(Owner, &'static str, u64)> = Vec::new();
         for at in self.qos_of(job) {
@@ -132,8 +133,8 @@ impl<'a> Checker<'a> {
         assert!(!self.is_over_submit_limit(job, 0), "job {job} was taken over a submit limit");
     }
 
-    /// Whether one more or less than is submitted already is more than a submit limit lets a job's owner
-    /// have.
+    /// True if the waiting and running jobs together with `more` jobs exceed a submit limit that applies
+    /// to this job.
     fn is_over_submit_limit(&self, job: usize, more: u64) -> bool {
         let user = self.asks[job].user;
         let grp = self.rules(job, "GrpSubmitJobs", "GrpSubmitJobs");
@@ -153,7 +154,7 @@ impl<'a> Checker<'a> {
         assert!(denied || self.is_over_submit_limit(job, 1), "job {job} was refused for no limit: {error}");
     }
 
-    /// Whether a job is over a limit by itself.
+    /// True if a job alone exceeds a limit.
     fn is_over_alone(&self, job: usize) -> bool {
         let ask = &self.asks[job];
         let amount = |resource: &str| match resource {
@@ -232,7 +233,7 @@ impl<'a> Checker<'a> {
                     }
                     _ => true,
                 };
-                // Either limit of a QOS takes the place of that of the association.
+                // A limit of either name of a QOS replaces that of the association.
                 let replaced = of_associations == "MaxJobs"
                     && !matches!(owner, Owner::Qos(_))
                     && ["MaxJobsPerUser", "MaxJobsPerAccount"].iter().any(|name| {
@@ -280,7 +281,7 @@ impl<'a> Checker<'a> {
         }
         for (owner, resource, most) in self.rules(job, "GrpTRESMins", "GrpTRESMins") {
             let past = self.past.get(&(owner, resource.to_owned())).copied().unwrap_or(0);
-            // What was promised to runs with a factor of usage is less than what they use.
+            // A run with a usage factor above 1 uses more than the time left to its limit suggests.
             let rate = 2 * self.sum(resource, |other| self.counts_for(other, owner));
             let seconds = past + self.under_way(t, owner, resource) + promised(owner, resource);
             assert!(
@@ -328,7 +329,7 @@ impl<'a> Checker<'a> {
         self.running.is_empty()
     }
 
-    /// The billing-seconds of an account, and of a user.
+    /// Returns the billing-seconds of an account.
     pub(crate) fn used_by_account(&self, at: usize) -> u64 {
         self.past.get(&(Owner::Account(at), "billing".to_owned())).copied().unwrap_or(0)
     }
@@ -337,7 +338,8 @@ impl<'a> Checker<'a> {
         self.past.get(&(Owner::User(at), "billing".to_owned())).copied().unwrap_or(0)
     }
 
-    /// The rank of each user by Fair Tree; `root`'s own user has used nothing and is one of those who share.
+    /// Returns each user's rank by Fair Tree, and the number of ranked users. `root`'s own user, who has
+    /// used nothing, is one of the ranked users.
     pub(crate) fn ranks(&self) -> (Vec<u64>, u64) {
         let all = self.site.users.len() as u64 + 1;
         let mut walk = Walk { checker: self, ranks: vec![0; self.site.users.len()], next: all, rank: all };
@@ -361,7 +363,7 @@ enum Child {
 }
 
 impl Walk<'_, '_> {
-    /// Shares and usage of a child: what has used nothing is before all others.
+    /// Returns shares and usage of a child.
     fn level(&self, child: &Child) -> (u128, u128) {
         let site = self.checker.site;
         match child {

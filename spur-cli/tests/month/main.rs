@@ -1,8 +1,8 @@
-//! A month of a site in `spur sim --policy`: three faculties with nested accounts, 200 users, QOS for debug,
-//! long and high priority, and limits of each kind. A checker that shares no code with Spur counts by itself:
-//! no limit is exceeded at any start, and usage and ranks at the end are equal as integers.
+//! A month of a site in `spur sim --policy`: three faculties with nested accounts, 200 users, QOS for
+//! debug, long and high priority, and limits of each kind. A checker that shares no code with Spur asserts
+//! that no start exceeds a limit. The checker's usage and ranks at the end are equal to Spur's.
 //!
-//! `SPUR_JOBS_A_DAY=1000` makes it the month of a large site; by default it is one of ten jobs a day.
+//! `SPUR_JOBS_A_DAY` sets the number of jobs per day: 10 by default, 1000 for a large site.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,7 +19,7 @@ use site::{Ask, CONFIG, Draw, Site};
 use spur_cli::commands::sim;
 use spur_cli::session::Session;
 
-/// When jobs that wait in vain are cancelled, and when usage is compared.
+/// Seconds after the start at which all remaining jobs are cancelled. At `END`, usage is compared.
 const CANCELLED: u64 = 38 * 86_400;
 const END: u64 = 40 * 86_400;
 
@@ -88,7 +88,7 @@ fn no_limit_is_exceeded_in_a_month_and_usage_is_that_of_the_runs() {
     assert!(limits.count() >= 8, "limits of many kinds stopped jobs: {:?}", checker.reasons);
 }
 
-/// Compares what `sshare` says at the end with the checker's own counts.
+/// Compares the output of `sshare` at the end with the checker's own counts.
 fn compare(site: &Site, checker: &Checker<'_>, shares: &str) {
     let (ranks, all) = checker.ranks();
     let mut compared = 0;

@@ -1,13 +1,13 @@
-//! The site: its accounts, users, QOS and limits, as text for `spur sim` and as numbers for the checker, and
-//! a month of jobs.
+//! The simulated site: accounts, users, QOS and limits, as text for `spur sim` and as numbers for the
+//! checker, and a month of jobs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Limits by name, each by resource; the resource is empty where the limit counts no resource.
+/// Limits by name and resource. The resource is empty for a limit that counts no resource.
 pub(crate) type Limits = BTreeMap<&'static str, BTreeMap<&'static str, u64>>;
 
-/// Limits as `sacctmgr dump` writes them: `GrpTRES=cpu=4,gres/gpu=2:GrpJobs=5`.
+/// Parses limits in the format of `sacctmgr dump`: `GrpTRES=cpu=4,gres/gpu=2:GrpJobs=5`.
 pub(crate) fn limits(text: &'static str) -> Limits {
     let mut all = Limits::new();
     for part in text.split(':').filter(|part| !part.is_empty()) {
@@ -30,7 +30,8 @@ pub(crate) struct Qos {
     pub(crate) name: &'static str,
     pub(crate) text: &'static str,
     pub(crate) limits: Limits,
-    /// Whether limits of its jobs refuse them, and come before those of the partition's QOS.
+    /// True if jobs over a limit are refused, and the limits of this QOS precede those of the partition's
+    /// QOS.
     pub(crate) denies: bool,
     pub(crate) usage_factor: u64,
 }
@@ -63,7 +64,7 @@ pub(crate) struct Site {
     pub(crate) users: Vec<User>,
 }
 
-/// A job that is submitted.
+/// A job to submit. `at` and `runtime` are in seconds, `minutes` is the time limit.
 #[derive(Clone)]
 pub(crate) struct Ask {
     pub(crate) at: u64,
@@ -116,7 +117,7 @@ default_time = "60"
 qos = "pgpu"
 "#;
 
-/// Numbers that look drawn and are the same in each run.
+/// A generator of pseudo-random numbers, which are the same in each run.
 pub(crate) struct Draw(u64);
 
 impl Draw {
@@ -124,7 +125,7 @@ impl Draw {
         Self(seed)
     }
 
-    /// A number below `most`.
+    /// Returns a number below `most`.
     pub(crate) fn below(&mut self, most: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % most
@@ -136,7 +137,7 @@ impl Draw {
 }
 
 impl Site {
-    /// Three faculties with two departments of two groups each, and 200 users.
+    /// Returns a site of three faculties with two departments of two groups each, and 200 users.
     pub(crate) fn new(draw: &mut Draw) -> Self {
         let qos = vec![
             qos("normal", "", "MaxTRESPerUser=cpu=128:MaxJobsPerAccount=30", 1),
@@ -199,7 +200,7 @@ impl Site {
         Self { qos, accounts, users }
     }
 
-    /// The file for `--policy`.
+    /// Returns the content of the file for `--policy`.
     pub(crate) fn dump(&self) -> String {
         let mut text = String::new();
         let colon = |limits: &str| if limits.is_empty() { String::new() } else { format!(":{limits}") };
@@ -233,7 +234,7 @@ impl Site {
         text
     }
 
-    /// The jobs of 30 days, in the order in which they are submitted.
+    /// Returns the jobs of 30 days, in the order of their submission.
     pub(crate) fn month(&self, jobs_a_day: u64, draw: &mut Draw) -> Vec<Ask> {
         let count = jobs_a_day * 30;
         let mut asks: Vec<Ask> = (0..count).map(|_| self.ask(draw)).collect();
@@ -250,7 +251,7 @@ impl Site {
             _ => draw.one_of(&[30, 60, 240, 600, 1440]),
         };
         let minutes = if partition == "gpu" { minutes.min(2880) } else { minutes };
-        // A few run into their limits.
+        // A few jobs run longer than their time limits.
         let runtime = 1 + draw.below(minutes * 63);
         Ask {
             at: draw.below(30 * 86_400),
@@ -268,7 +269,7 @@ impl Site {
         self.qos.iter().position(|qos| qos.name == name)
     }
 
-    /// An account and all above it.
+    /// Returns an account and all accounts above it, from the bottom up.
     pub(crate) fn chain(&self, account: usize) -> Vec<usize> {
         std::iter::successors(Some(account), |below| self.accounts[*below].parent).collect()
     }

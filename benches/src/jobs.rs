@@ -17,7 +17,7 @@ pub(crate) struct Jobs {
     next: u64,
 }
 
-/// A text with places that are filled in anew for each job.
+/// A text with positions that are overwritten for each job.
 struct Text {
     bytes: Vec<u8>,
     places: Vec<usize>,

@@ -157,8 +157,9 @@ pub fn read_hosts(wishes: &mut Submission) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Looks at how many nodes are named against how many there are to be. A batch job or an allocation that
-/// names too many is refused; `srun` is told, and goes on with the first of them, as with Slurm.
+/// Compares the number of named nodes with the largest number of requested nodes. A batch job or an
+/// allocation that names too many nodes is refused. `srun` prints a message and uses the first of them, as
+/// in Slurm.
 ///
 /// # Errors
 /// Too many nodes.

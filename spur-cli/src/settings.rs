@@ -220,7 +220,7 @@ impl File {
     }
 }
 
-/// Returns the path of the configuration file, and before it true if `SPUR_CONF` names the file.
+/// Returns true if `SPUR_CONF` names the configuration file, and the path of the file.
 fn file_of(env: &dyn Fn(&str) -> Option<String>) -> (bool, PathBuf) {
     let told = env("SPUR_CONF").filter(|path| !path.is_empty());
     (told.is_some(), PathBuf::from(told.as_deref().unwrap_or(Config::DEFAULT_FILE)))

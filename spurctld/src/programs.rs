@@ -1,9 +1,9 @@
 //! The site's programs on the controller's host.
 //!
-//! `prolog_slurmctld` and `epilog_slurmctld` run for jobs; `suspend_program` and `resume_program` for nodes,
-//! with `resume_fail_program` for nodes that do not come up. The owner does not wait: it is told when a
-//! program has ended. The programs of one job run one after another, whatever becomes of the job meanwhile. A
-//! program that was under way when the controller ended is run again by the next controller.
+//! `prolog_slurmctld` and `epilog_slurmctld` run for jobs; `suspend_program` and `resume_program` for
+//! nodes, with `resume_fail_program` for nodes that do not come up. The owner does not wait: a message
+//! reports the end of each program. The programs of one job run one after another, even if the job ends
+//! meanwhile. A program that was running when the controller ended is run again by the next controller.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

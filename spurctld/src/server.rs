@@ -67,7 +67,8 @@ use crate::warm::Warm;
 
 /// Longest duration of calls under way after the order to stop.
 const GRACE: Duration = Duration::from_secs(5);
-/// Limit of concurrent connections, if so many files may be open; each takes some 27 KiB.
+/// Largest number of concurrent connections, if the limit of open files allows this number. Each
+/// connection takes some 27 KiB.
 pub(crate) const CONNECTIONS: usize = 65_536;
 /// Concurrent calls on one connection.
 const CALLS: u32 = 256;

@@ -1,8 +1,9 @@
 //! A standby controller: follows the journal, redirects clients to the leader, and takes over.
 //!
-//! A takeover reads no file: the policy of the journal stays in force. A configuration that differs from that
-//! policy is told in the log, to whoever pings, and in the row that the standby keeps in the database. While
-//! the database is away, commands that found no leader have an old answer from the standby's own replica.
+//! A takeover reads no file: the policy of the journal stays in force. A configuration that differs from
+//! that policy is reported in the log, in answers to pings, and in the standby's row in the database.
+//! While the database is away, commands that found no leader receive an old answer from the standby's own
+//! replica.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};

@@ -229,7 +229,8 @@ impl Statistics {
         seq.saturating_sub(self.accounted.load(Ordering::Relaxed))
     }
 
-    /// Records the starts of a slice of a deep pass: so many jobs and components of het jobs.
+    /// Records the starts of a slice of a deep pass: the number of jobs, and that of components of het
+    /// jobs.
     pub(crate) fn backfilled(&self, jobs: usize, components: usize) {
         let mut figures = self.lock();
         figures.backfilled_ever += jobs as u64;

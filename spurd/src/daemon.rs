@@ -35,7 +35,7 @@ use crate::spool::Spool;
 
 /// Containment that a node without control groups reports, in the notation of [`Groups::describe`].
 const UNCONTAINED: &str = "kill:process-tree,memory:sampled";
-/// Limit of concurrent connections, if so many files may be open.
+/// Largest number of concurrent connections, if the limit of open files allows this number.
 const CONNECTIONS: usize = 4096;
 /// Concurrent calls on one connection.
 const STEPS: u32 = 16;
@@ -151,7 +151,7 @@ fn serve_tokens(settings: &Settings, keyring: Keyring) {
     tokio::spawn(hand_out_tokens(settings.identity_socket.clone(), keyring));
 }
 
-/// Tries the spool before a controller hears of this node, and then once per heartbeat interval.
+/// Tests the spool before this node registers, and then once per heartbeat interval.
 fn keep_watch(spool: &Arc<Spool>, settings: &Settings) {
     spool.try_out();
     let every = Duration::from_secs(settings.agent.heartbeat_interval.0.max(1));

@@ -28,7 +28,7 @@ use crate::client::Client;
 
 pub(crate) use spur_tests::program;
 
-/// The longest wait for anything that should happen at once. Only a failing test ever waits so long.
+/// The longest wait for an event that should happen at once. Only a failing test waits for the whole time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The name of every cluster.

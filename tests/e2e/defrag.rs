@@ -1,4 +1,4 @@
-//! Jobs that move so that another one starts in one domain.
+//! Moves of jobs that let another job start in one domain.
 
 use crate::cluster::{Cluster, Setup};
 
@@ -25,8 +25,8 @@ name = "row"
 switches = "r[0-3]"
 "#;
 
-/// A whole node of each rack is taken: nobody can have a whole rack until one job has moved. The job with the
-/// latest checkpoint loses least, and moves through a restart of the controller.
+/// One node of each rack is allocated, so no job can have a whole rack until one job has moved. The job
+/// with the latest checkpoint loses least, and its move survives a restart of the controller.
 #[test]
 fn a_job_moves_and_another_starts_in_one_rack() {
     let mut cluster = Cluster::start(&Setup { nodes: 16, cpus: 1, more: RACKS, ..Setup::default() });
@@ -40,7 +40,7 @@ fn a_job_moves_and_another_starts_in_one_rack() {
         client.wait_for(*job, "CANCELLED");
     }
     let on = |name: &str| jobs[places.iter().position(|place| place == name).unwrap()];
-    // All have run for as long, but for what the third has saved.
+    // All jobs have run for about the same time; only the third one has a checkpoint.
     cluster.wait_until(|cluster| {
         let shown = cluster.ok(&["squeue", "-h", "-j", &on("n9").to_string(), "-O", "TimeUsed:.0"]);
         shown.trim().rsplit(':').next().and_then(|seconds| seconds.parse::<u32>().ok()) > Some(0)

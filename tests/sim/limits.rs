@@ -1,5 +1,5 @@
-//! The limits of accounts and QOS, judged anew at every start and submission in a journal, by code that
-//! shares nothing with the controller's: it adds up all jobs each time, in real numbers.
+//! Checks the limits of accounts and QOS at every start and submission in a journal. The code is
+//! independent of the controller: it adds up all jobs each time, in real numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -198,7 +198,8 @@ impl Node {
         due.into_iter().map(|exit| Deed::Continued(attempt, exit)).collect()
     }
 
-    /// The daemon begins anew: stopped processes stay stopped, but it does not know that.
+    /// Forgets the suspensions, as a restart of the daemon does: stopped processes stay stopped, but the
+    /// new daemon has no record of them.
     pub(crate) fn forget_marks(&mut self) {
         self.suspended.clear();
     }

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// The port of a server that nobody reaches by TCP.
+/// Port of a server that does not listen for TCP, which names its socket.
 const PORT: u16 = 5432;
 /// Longest wait for a server to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -17,17 +17,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Settings of a server besides its defaults.
 #[derive(Debug, Default)]
 pub struct Extra {
-    /// The port at 127.0.0.1; `None`: nobody comes by TCP.
+    /// Port at 127.0.0.1; `None` for a server that does not listen for TCP.
     pub port: Option<u16>,
     /// Lines of `postgresql.conf`.
     pub settings: String,
-    /// All of `pg_hba.conf`; empty: whoever reaches the socket is believed.
+    /// Content of `pg_hba.conf`; if empty, every connection by the socket is trusted.
     pub access: String,
     /// Files that are copied into the data directory, readable by the server's user alone.
     pub files: Vec<PathBuf>,
 }
 
-/// A running server. Everything of it lies in one directory, which goes when the server ends.
+/// A running server, whose files are in one directory. The directory is removed when the server ends.
 pub struct Postgres {
     programs: PathBuf,
     directory: PathBuf,

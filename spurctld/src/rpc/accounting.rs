@@ -47,7 +47,8 @@ struct Shown {
     runaway: bool,
     /// The records that the caller may see.
     sight: Sight,
-    /// True if the rows serve to add up usage.
+    /// True if the request lists runs to add up their usage, so that the caller must be allowed to see the
+    /// usage.
     usage: bool,
 }
 

@@ -43,8 +43,8 @@ impl Desk {
         }
     }
 
-    /// Returns the runs of these jobs: the current run of a job in the replica, else the rows that
-    /// accounting has.
+    /// Returns one run of each job that exists: the current run of a job in the replica, else the last run
+    /// that accounting has.
     async fn runs_of(&self, mut jobs: BTreeSet<JobId>) -> Result<Vec<Annotated>, Status> {
         let line = |job: u32, submitted: i64| {
             let submitted = jiff::Timestamp::from_second(submitted).unwrap_or_default();

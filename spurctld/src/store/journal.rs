@@ -226,8 +226,8 @@ impl Journal {
         self.shared.reader.standbys().await
     }
 
-    /// Waits while half of the queue of batches, or more, is taken. A journal that has ended lets nobody
-    /// wait.
+    /// Waits while half of the queue of batches, or more, is taken. Returns at once if the journal has
+    /// ended.
     pub async fn has_room(&self) {
         let mut committed = self.shared.committed.clone();
         loop {

@@ -53,7 +53,8 @@ fn expand(pattern: &str, context: &PatternContext<'_>) -> Result<PathBuf, String
     Ok(pattern.render(context).into())
 }
 
-/// Names that mean nothing to a batch script, whose streams are connected to nobody.
+/// Files that stand for no stream: a batch script has no terminal or client to which its streams could
+/// lead.
 const NOWHERE: [&str; 7] =
     ["/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/0", "/dev/fd/1", "/dev/fd/2"];
 

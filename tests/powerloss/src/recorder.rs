@@ -69,8 +69,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Records the actions in `root`, which must be empty, into the file `log` outside it, which is begun
-    /// anew.
+    /// Records the actions in `root`, which must be empty, into the file `log` outside it. The file is
+    /// truncated first.
     ///
     /// # Errors
     /// If the directory is not empty or does not exist, or the log cannot be written.

@@ -238,7 +238,7 @@ fn parse(cluster: &str, text: &str) -> Result<Vec<DumpLine>, String> {
     Ok(lines)
 }
 
-/// The requests that load a dump into the tree of any cluster, whatever cluster the dump names.
+/// Returns the requests that load a dump into the policy tree, for any cluster that the dump names.
 ///
 /// # Errors
 /// Slurm's sentence on a line that cannot be read.

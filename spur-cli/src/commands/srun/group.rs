@@ -43,11 +43,11 @@ pub(super) fn parts(
     Ok(parts)
 }
 
-/// The jobs to run a step in, each with its wishes: the job that `--jobid` names, or the components of it
-/// that `--het-group` names.
+/// Returns the jobs in which a step runs, each with its options: the job that `--jobid` names, or those of
+/// its components that `--het-group` selects.
 ///
 /// # Errors
-/// No such job, or a component that it does not have.
+/// Fails if there is no such job, or if the job lacks a component.
 pub(super) async fn parts_of(
     session: &mut Session,
     name: &str,
@@ -66,8 +66,8 @@ pub(super) async fn parts_of(
     Ok(parts)
 }
 
-/// The wishes for one component: a variable that all components have their own of is read as that of this
-/// one.
+/// Returns the options of one component. A variable that exists per component is read with the value for
+/// this component.
 fn of_component(session: &Session, group: u32, words: &[String]) -> anyhow::Result<Submission> {
     let env = |name: &str| {
         let own = session.env(&format!("{name}{GROUP}{group}"));

@@ -96,7 +96,7 @@ impl Reader {
         Ok(Borrowed { connection, _place: place })
     }
 
-    /// Leaves the connections that nobody uses now.
+    /// Closes the idle connections.
     pub(super) fn forget_idle(&self) {
         self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

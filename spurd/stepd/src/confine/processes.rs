@@ -30,8 +30,8 @@ pub(crate) struct Processes {
     pub(crate) meter: Meter,
     /// The process that serves MPI programs, unless it was asked to end.
     pub(crate) server: Option<Pid>,
-    /// Processes of spurstepd's own that are about to end: writers of notices, and the MPI server once it was
-    /// told to end.
+    /// Helper processes of spurstepd that are about to end: writers of notices, and the MPI server after
+    /// the request to end.
     pub(crate) helpers: Vec<Pid>,
     /// Largest sampled memory of the step, in bytes; 0 for no limit.
     sampled_limit: u64,

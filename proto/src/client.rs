@@ -476,7 +476,7 @@ impl Connection {
         let (mut attempt, mut tried) = (0_usize, 0_usize);
         let notice = self.notice.clone().filter(|_| !self.patience.is_zero());
         let mut wait = Wait { notice, tell_at: Instant::now() + TELL_AFTER };
-        // What a controller whose database is away has said since the last pause.
+        // The last refusal, since the pause, of a controller whose database is away.
         let mut away = None;
         loop {
             let (begun, known) = (Instant::now(), self.open.is_some());
@@ -528,7 +528,7 @@ impl Connection {
             let error = away.take().map_or(error, CallError::Away);
             let is_away = matches!(error, CallError::Away(_)) && !reads && !self.patience.is_zero();
             if is_away {
-                // The controller is there, and goes on by itself when its database is back.
+                // The controller runs, and continues by itself when its database is back.
                 give_up = busy_until;
             }
             if Instant::now() + pause > give_up {

@@ -67,8 +67,8 @@ pub fn busy(message: &str) -> Status {
     status(Code::ResourceExhausted, &Error::new(BUSY, message))
 }
 
-/// The status of a controller that stands by on `host`. `leader` is where the leader is reached, empty if
-/// nobody leads.
+/// Returns the status with which a standby on `host` refuses. `leader` is the address of the leader; empty
+/// if no controller leads.
 pub fn standby(host: &str, leader: &str) -> Status {
     let message = match leader {
         "" => format!("the controller on {host} stands by, and nobody leads yet"),

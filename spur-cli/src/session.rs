@@ -145,7 +145,7 @@ impl Session {
         }
     }
 
-    /// Asks another cluster from now on.
+    /// Replaces the connection: all later calls go to another cluster.
     pub fn go_to(&mut self, connection: Connection) {
         self.connection = Some(connection);
     }
@@ -191,10 +191,10 @@ impl Session {
     }
 }
 
-/// The way to a cluster; nothing is connected before the first call.
+/// Returns a connection to a cluster, which is opened by the first call.
 ///
 /// # Errors
-/// A file of certificates that cannot be used.
+/// Fails if a file of certificates cannot be used.
 pub fn open(settings: &Settings) -> anyhow::Result<Connection> {
     Ok(Connection::new(&settings.controllers, settings.identity(claims)?)?)
 }

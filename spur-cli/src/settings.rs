@@ -32,7 +32,7 @@ pub struct Settings {
 /// The clusters that a configuration names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clusters {
-    /// The name of the own cluster, if the file says so.
+    /// The name of the own cluster; `None` if the file does not set it.
     pub own: Option<String>,
     /// The other clusters, by name, in the order of the file.
     pub others: Vec<(String, Settings)>,
@@ -156,10 +156,10 @@ impl Settings {
         Ok(Settings { controllers, method: file.auth.method, socket, daemons, certificates })
     }
 
-    /// The clusters that the file names beside its own.
+    /// Returns the name of the own cluster and the other clusters of the configuration file.
     ///
     /// # Errors
-    /// A file that cannot be read, or a cluster without a way to it.
+    /// Fails if the file cannot be read, or if a cluster has no valid address.
     pub fn clusters(env: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Clusters> {
         let (_, path) = file_of(env);
         let text = match fs::read_to_string(&path) {
@@ -183,7 +183,7 @@ impl Settings {
                 bail!("{}: say one of socket and ca_file", place());
             }
             let certificates = ca_file.map(|ca_file| Certificates { ca_file, names: controller_names });
-            // Without a socket of that cluster on this host the tokens are those of the own one.
+            // Without a socket of that cluster on this host, tokens of the own cluster are used.
             let socket = socket.unwrap_or_else(|| own.socket.clone());
             let (method, daemons) = (own.method, own.daemons);
             others.push((name, Settings { controllers, method, socket, daemons, certificates }));
@@ -213,7 +213,7 @@ impl Settings {
 }
 
 impl File {
-    /// Reads what matters of a file.
+    /// Parses the tables of a configuration file that commands need.
     fn read(text: &str, path: &Path) -> anyhow::Result<File> {
         let wanted = only_tables(text, &["controller", "auth", "tls", "clusters"]);
         toml::from_str(&wanted).with_context(|| format!("{}", path.display()))
@@ -241,8 +241,8 @@ fn reach(address: &mut HostPort) {
     }
 }
 
-/// The lines of the tables `names` with their headers, and of `cluster_name`; the others are left empty, so
-/// that line numbers stay.
+/// Returns the lines of the tables `names` with their headers, and that of `cluster_name`. All other lines
+/// are emptied, so that line numbers in errors stay correct.
 fn only_tables(text: &str, names: &[&str]) -> String {
     let mut kept = String::new();
     let (mut keep, mut is_top) = (false, true);
@@ -258,7 +258,7 @@ fn only_tables(text: &str, names: &[&str]) -> String {
     kept
 }
 
-/// The name in a line `[name]` or `[[name]]`.
+/// Returns the name in a line `[name]` or `[[name]]`; `None` for other lines.
 fn header(line: &str) -> Option<&str> {
     let line = line.trim();
     let line = line.split_once('#').map_or(line, |(line, _)| line.trim_end());

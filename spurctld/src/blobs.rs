@@ -1,11 +1,11 @@
 //! Scripts and environments of batch jobs: encoding, numbering, and a cache of the latest ones.
 //!
 //! A job's script and environment are one blob: the script, which has no NUL, a NUL, and the environment.
-//! Both ids that the job's record has are then the same; older records have two, of a blob each. The blob is
-//! numbered by the job, so that it is found without being remembered: it is written with the job's submission
-//! and released with the entry that forgets it. Most jobs that start at all start soon after they were
-//! submitted; for these the launch needs no read. For others the blob is read before the start is decided, so
-//! that a launch does not depend on the database.
+//! Both ids in the job's record are then equal; older records have two ids, each of a blob of its own. The
+//! blob's number follows from the job's number. The blob is written with the job's submission and released
+//! with the entry that forgets the job. Most jobs start soon after their submission, so that the launch
+//! finds the blob in the cache. For other jobs the blob is read before the start is decided, so that a
+//! launch does not depend on the database.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -98,8 +98,8 @@ impl Blobs {
         self.kept(batch.script).is_some() && self.kept(batch.environment).is_some()
     }
 
-    /// Reads what a batch job carries into memory; waits while the database is away. What cannot be read is
-    /// left to the launch.
+    /// Reads a batch job's script and environment into memory; waits while the database is away. After
+    /// another error, the launch reads them again.
     pub(crate) async fn fetch(&self, batch: &Batch) {
         for id in [batch.script, batch.environment] {
             if self.kept(id).is_none()
@@ -159,7 +159,7 @@ impl Blobs {
         Ok(body.map(Bytes::from))
     }
 
-    /// A blob that is in memory.
+    /// Returns a blob from memory; `None` if the blob is not there.
     fn kept(&self, id: BlobId) -> Option<Bytes> {
         let recent = self.recent();
         let at = recent.bodies.binary_search_by_key(&id, |(id, _)| *id);
@@ -213,7 +213,7 @@ mod tests {
         for (script, environment) in [(old, second), (new, new)] {
             assert_eq!(blobs.payload(&batch(script, environment)).await.unwrap().as_ref(), Some(&carried));
         }
-        // What was read for a start needs no journal.
+        // A blob that was read for a start is returned without the journal.
         for (script, environment) in [(old, second), (new, new)] {
             let batch = batch(script, environment);
             assert!(!blobs.has(&batch));

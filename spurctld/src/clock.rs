@@ -19,8 +19,8 @@ pub(crate) fn wall() -> Time {
 /// clock follows another host's boot. `i64::MIN` if no difference is known.
 static FOLLOWED_BASE_MS: AtomicI64 = AtomicI64::new(i64::MIN);
 
-/// From now on takes this for what the cluster's own clock shows now, in milliseconds, while another host
-/// keeps that clock.
+/// Sets the present reading of the cluster's own clock, in milliseconds, for the time in which another
+/// host keeps that clock.
 pub(crate) fn follow(own_ms: i64) {
     FOLLOWED_BASE_MS.store(own_ms.saturating_sub(since_boot_ms()), Ordering::Relaxed);
 }
@@ -60,7 +60,7 @@ pub(crate) fn shown() -> Shown {
     Shown { boot: Arc::clone(own_boot()), since_boot_ms: since_boot_ms(), wall_ms: wall_ms() }
 }
 
-/// The name of this host's boot.
+/// Returns the id of this host's boot.
 fn own_boot() -> &'static Arc<str> {
     static BOOT: OnceLock<Arc<str>> = OnceLock::new();
     BOOT.get_or_init(|| {

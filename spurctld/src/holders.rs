@@ -92,7 +92,7 @@ impl Holders {
         }
     }
 
-    /// Tells the commands that hold an allocation which of its nodes failed. `failed` are the nodes that
+    /// Informs the commands that hold an allocation of its failed nodes. `failed` lists the nodes that
     /// earlier events took out of service.
     fn tell_of_failure(&self, cluster: &Cluster, event: &Event, failed: &mut Vec<NodeId>) {
         let say = |job: JobId, nodes: Vec<NodeId>| {

@@ -239,7 +239,7 @@ impl Inbox {
         let _ = self.sender.blocking_send(Message::Judged { ask: Box::new(ask), verdicts });
     }
 
-    /// Gives a start back to the owner whose scripts have been read.
+    /// Returns a start to the owner after its scripts have been read.
     pub(crate) async fn fetched(&self, ask: Box<Ask>) {
         // An owner that has ended needs no answer.
         let _ = self.sender.send(Message::Fetched(ask)).await;

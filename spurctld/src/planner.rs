@@ -195,7 +195,7 @@ impl Planning {
         }
     }
 
-    /// Follows entries of another controller that leads: nothing is planned.
+    /// Applies entries of the leader without planning, in a standby.
     pub(crate) fn follow(&mut self, entries: &[Arc<Entry>]) {
         for entry in entries {
             self.cluster.apply(entry);

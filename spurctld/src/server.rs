@@ -103,7 +103,7 @@ struct Recovered {
     reached: u64,
     /// The entry of the last snapshot.
     snapshot: u64,
-    /// Readers and planner, as of now.
+    /// The replica, its followers and the planner.
     warm: Warm,
 }
 
@@ -212,7 +212,7 @@ impl Server {
         tokio::select! {
             () = self.stop.wished() => {}
             Some(error) = self.failure.recv() => return Err(error),
-            // A lease that another controller has taken is noticed without a commit, too.
+            // The loss of the lease must be noticed without a commit, too.
             error = self.journal.ended() => return Err(error.into()),
         }
         tracing::info!("stopping");

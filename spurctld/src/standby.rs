@@ -54,7 +54,7 @@ const REPORT: Duration = Duration::from_secs(1);
 /// Interval at which a standby checks for a newer snapshot, before which it need not keep entries.
 const LOOK_FOR_SNAPSHOT: Duration = Duration::from_secs(10);
 
-/// The host of a standby, as its configuration and its keys have it.
+/// Configuration, listener and keys of a standby's host.
 pub(crate) struct Host<'a> {
     pub(crate) local: &'a Local,
     pub(crate) config_file: ConfigFile,
@@ -62,8 +62,8 @@ pub(crate) struct Host<'a> {
     pub(crate) keyring: Option<Keyring>,
 }
 
-/// In what the configuration of a standby's host differs from the policy in force; empty if it does not.
-/// Clones share it.
+/// Differences between the configuration of a standby's host and the policy in force; empty without
+/// differences. Clones share one text.
 #[derive(Clone, Default)]
 pub(crate) struct Differs(Arc<Mutex<String>>);
 
@@ -359,7 +359,8 @@ impl Doors {
     }
 }
 
-/// The service of a standby. The lease lets no call through that needs the owner, a node or the database.
+/// Returns the service of a standby. Calls that need the owner, a node or the database are refused,
+/// because a standby has no lease.
 fn desk(standby: &Standby, host: Host<'_>, journal: Journal, stop: &Stop) -> Desk {
     let Host { local, config_file, keyring, .. } = host;
     let warm = &standby.warm;

@@ -69,13 +69,13 @@ fn the_components_of_a_het_job_are_one_world() {
     );
     cluster.script("job.sh", &script);
     let mut gate = cluster.gate("gate");
-    // Both have a task on n1.
+    // Both components have a task on n1.
     let words = ["-N1", "-n1", "-w", "n1", ":", "-N2", "-n3", "-w", "n[1-2]", "job.sh"];
     let job = cluster.sbatch(&words);
     let mut client = cluster.client();
     let tasks = "at-n1 at-n1 at-n1 at-n2 (vector,(0,1,1),(1,1,2),(2,1,1))";
     let all: Vec<String> = (0..4).map(|rank| format!("{rank}/4 {tasks}")).collect();
-    // Who is outside names the job; its components are one world there, too.
+    // Outside of the job, `--jobid` names it; its components are one world there, too.
     let named = ["srun", &format!("--jobid={job}"), "--het-group=0,1", "--overlap", "bash", "./task"];
     client.wait(job, |job| job.state == "RUNNING");
     assert_eq!(sorted(&cluster.ok(&named)), all);

@@ -104,12 +104,12 @@ fn what_one_controller_has_in_force_stays_when_the_other_takes_over() {
     let of = |role: &str| pinged.lines().find(|line| line.contains(role)).unwrap_or_default().to_owned();
     assert!(of("(primary)").ends_with(" is UP"), "{pinged}");
     assert!(of("(backup)").contains("is UP; its configuration is not what is in force"), "{pinged}");
-    // A standby that is asked to end says that it does not lead, and stays.
+    // A standby refuses to shut down, because it does not lead, and stays.
     let mut shutdown = cluster.command(&["scontrol", "shutdown", "controller"]);
     shutdown.env("SPUR_CONTROLLER", server.sql("policy", "SELECT address FROM spur.standby"));
     let told = said(shutdown.output().unwrap());
     assert!(told.code == Some(1) && told.err.contains("stands by"), "{told:?}");
-    // The leader's file is as it was: nothing changes, and the other one still differs.
+    // The leader's file is unchanged, so the policy stays, and the standby's file still differs.
     let told = cluster.run(&["scontrol", "reconfigure"]);
     assert!(told.code == Some(0) && told.err.contains("has another configuration"), "{told:?}");
     cluster.kill(leader);
@@ -174,7 +174,7 @@ fn a_standby_shows_what_it_knows_when_leader_and_database_are_lost() {
     let well = cluster.ok(&["squeue", "--json=spur"]);
     assert!(!well.contains("stale"), "{well}");
     let (leader, other) = roles(&cluster, &server, "lost");
-    // What is shown is what the standby has, which follows within moments.
+    // Clients see the standby's replica, which follows within moments.
     let follows = "SELECT bool_and(standby.seq >= lease.seq) FROM spur.standby, spur.lease";
     cluster.wait_until(|_| server.sql("lost", follows) == "t");
     server.kill();
@@ -293,7 +293,7 @@ fn a_backup_that_is_restored_is_an_old_copy() {
     let mut cluster = Cluster::start(&Setup::default());
     let first = cluster.ok(&["sbatch", "--parsable", "-H", "--wrap", "true"]);
     let (state, backup) = (cluster.path("state"), cluster.path("backup"));
-    // The command of commands and the daemon's option are one.
+    // `spur backup` and the daemon's option do the same.
     let said = cluster.run(&["spur", "backup", backup.to_str().unwrap()]);
     assert!(said.code == Some(0) && said.out.contains("holds the journal up to entry"), "{said:?}");
     let again = spurctld(&cluster, &["--backup", backup.to_str().unwrap()]);

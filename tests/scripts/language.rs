@@ -170,7 +170,7 @@ impl Session {
         })
     }
 
-    /// `cancel-step JOB STEP`, and `limit-step JOB STEP LIMIT`.
+    /// Parses `cancel-step JOB STEP`, and `limit-step JOB STEP LIMIT`.
     fn step_command(&self, verb: &str, rest: &[&str]) -> Input {
         let (job, step) = (job(rest[0]), StepId(rest[1].parse().expect("a step")));
         self.ask(match verb {

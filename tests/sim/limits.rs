@@ -25,7 +25,7 @@ pub(crate) struct Judged {
     pub(crate) kinds: BTreeSet<LimitKind>,
 }
 
-/// Rounding of sums of real numbers.
+/// Tolerance for rounding in sums of real numbers.
 const ROUNDING: f64 = 1e-6;
 
 /// Asserts that no limit is exceeded after any entry of a journal.
@@ -44,8 +44,8 @@ pub(crate) fn hold<'a>(journal: impl IntoIterator<Item = &'a Entry>) -> Judged {
             Event::JobStarted { job, .. } | Event::JobNominated { job, .. } if !was_kept => {
                 judged.starts += 1;
                 let job = cluster.job(*job).expect("it is there");
-                // A job that starts at once counts the time until its end; one that nodes are kept for, all
-                // of its time.
+                // A job that starts at once counts the time until its end; a job with reserved nodes
+                // counts its whole time limit.
                 let tight = Check::new(&cluster, job, &mut judged.kinds).start();
                 judged.tight += u64::from(tight);
             }
@@ -104,7 +104,7 @@ fn real(count: u64) -> f64 {
     count as f64
 }
 
-/// The amounts of each resource of one job, or of its largest node.
+/// Returns the amount of one resource in a job.
 fn amount(cluster: &Cluster, job: &Job, held: &[Held], tres: &TresKind) -> f64 {
     match tres {
         TresKind::Cpu => held.iter().map(|held| held.cpus).sum(),
@@ -174,7 +174,7 @@ struct Limit<'a> {
     what: String,
 }
 
-/// One job that is looked at in a cluster.
+/// A check of one job in a cluster.
 struct Check<'a> {
     cluster: &'a Cluster,
     job: &'a Job,
@@ -190,8 +190,8 @@ impl<'a> Check<'a> {
         Self { cluster, job, kinds }
     }
 
-    /// All limits that apply to the job: of a kind and a resource, of its first QOS that sets it; else of
-    /// associations.
+    /// Returns all limits that apply to the job. For each kind and resource, the limit of the first QOS
+    /// that sets one counts, else those of associations.
     fn limits(&self) -> Vec<Limit<'a>> {
         let (cluster, tree, job) = (self.cluster, self.cluster.accounts(), self.job);
         let charged = charged(cluster, job);
@@ -227,7 +227,7 @@ impl<'a> Check<'a> {
             tree.association(charged.association.expect("all users have accounts")).expect("it is there");
         let chain: Vec<&'a Arc<Association>> = tree.chain(own).collect();
         for kind in LimitKind::ALL.iter().filter(|kind| kind.is_of_associations()) {
-            // Of a limit of one user, the nearest account with a value counts.
+            // For a limit of a kind that is inherited, the nearest association with a value counts.
             let mut seen: BTreeSet<Option<TresKind>> = BTreeSet::new();
             for above in &chain {
                 for (tres, most) in values(&above.limits, *kind) {
@@ -364,7 +364,8 @@ impl<'a> Check<'a> {
     }
 }
 
-/// The association and the QOS that a job counts for: those it started with, or those of its first partition.
+/// Returns the association and the QOS for which a job counts: those with which the job started, or those
+/// of its first partition.
 fn charged(cluster: &Cluster, job: &Job) -> Charged {
     match &job.phase {
         Phase::Running { alloc, .. } => alloc.charged,
@@ -384,7 +385,7 @@ fn account(cluster: &Cluster, job: &Job) -> Option<Arc<str>> {
     cluster.accounts().association(own).map(|own| Arc::clone(&own.account))
 }
 
-/// The seconds that a job may still hold what it has.
+/// Returns the seconds until the job must release its resources.
 fn seconds_left(cluster: &Cluster, job: &Job) -> f64 {
     let left = match &job.phase {
         Phase::Running { started, .. } => job.ends_at(*started).since(cluster.at()),
@@ -394,7 +395,7 @@ fn seconds_left(cluster: &Cluster, job: &Job) -> f64 {
     real(left)
 }
 
-/// The jobs that a record counts as while it waits or runs.
+/// Returns the number of jobs for which a record counts while it waits or runs.
 fn tasks(job: &Job) -> u64 {
     match &job.phase {
         Phase::Ended(_) => 0,

@@ -99,7 +99,7 @@ impl World {
         let mut chance = Chance::new(seed);
         let (het, preempts, moves) = (seed % 5 == 3, seed % 3 == 1, seed % 7 == 6);
         let limited = !seed.is_multiple_of(3);
-        // Who is simple may not find the one way to start several components at once.
+        // The simple planner may not find the only way to start several components at once.
         let real_planner = preempts || het || moves || seed.is_multiple_of(8);
         let shape = NodeShape {
             sockets: 1,

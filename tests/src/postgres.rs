@@ -33,7 +33,7 @@ pub struct Postgres {
     directory: PathBuf,
     /// The user and group of the server; `None` for the test's own. PostgreSQL refuses to run as root.
     user: Option<(u32, u32)>,
-    /// The port, which is part of the name of the socket.
+    /// Port of the server, which is a part of the socket's name.
     port: u16,
     /// Ends the server when its standard input is closed.
     keeper: Child,
@@ -205,8 +205,8 @@ fn put(data: &Path, extra: &Extra, user: Option<(u32, u32)>) {
     }
 }
 
-/// Starts the server, and a shell that ends it when its standard input is closed. The directory goes with the
-/// test's process, not with the server: it may be started again.
+/// Starts the server, and a shell that ends the server when its standard input is closed. The shell also
+/// removes the directory, but only then, since the server may be restarted.
 fn keep(programs: &Path, directory: &Path, user: Option<(u32, u32)>) -> Child {
     let script = r#"
         "$1/postgres" -D "$2/data" -k "$2" >>"$2/log" 2>&1 </dev/null &

@@ -174,7 +174,7 @@ pub fn association(tree: &Accounts, placed: Placed<'_>) -> v1::AssociationRecord
     }
 }
 
-/// The accounts above an association and the association itself, as Slurm writes its lineage.
+/// Returns the path of an association from the top account down, in Slurm's notation of a lineage.
 fn lineage(tree: &Accounts, association: &Arc<Association>) -> String {
     let accounts = tree.chain(association).filter(|above| above.user.is_none());
     let mut accounts: Vec<&str> = accounts.map(|above| &*above.account).collect();
@@ -248,7 +248,7 @@ pub fn qos(qos: &Qos) -> v1::QosRecord {
     }
 }
 
-/// A limit that applies to somebody.
+/// Converts a limit, with its use and the accounts and QOS to which it applies.
 #[must_use]
 pub fn limit(tree: &Accounts, limit: &LimitUse) -> v1::LimitRecord {
     let rule = &limit.rule;
@@ -268,7 +268,7 @@ pub fn limit(tree: &Accounts, limit: &LimitUse) -> v1::LimitRecord {
     }
 }
 
-/// The name of an entity whose jobs are counted.
+/// Returns the text for an entity whose jobs count for a limit.
 fn holder(tree: &Accounts, holder: &Holder) -> String {
     let account_of = |id| tree.association(id).map_or("", |own| &*own.account);
     let qos_of = |number| tree.qos_numbered(number).map_or("", |qos| &*qos.name);

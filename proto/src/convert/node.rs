@@ -203,13 +203,13 @@ fn taken(cluster: &Cluster, node: &Node) -> Vec<(NodeGres, u32, IdSet)> {
     all
 }
 
-/// The names of the devices that the cluster's nodes have.
+/// Returns the names of all devices of the cluster's configured nodes.
 #[must_use]
 pub fn gres_names(cluster: &Cluster) -> BTreeSet<&str> {
     let mut names = BTreeSet::new();
     let mut before: &[NodeGres] = &[];
     for node in cluster.nodes().iter().filter(|node| node.configured) {
-        // Most nodes have what their neighbour has.
+        // Most nodes have the same devices as the node before.
         if *node.shape.gres != *before {
             before = &node.shape.gres;
             names.extend(before.iter().map(|gres| &*gres.name));
@@ -218,7 +218,7 @@ pub fn gres_names(cluster: &Cluster) -> BTreeSet<&str> {
     names
 }
 
-/// Says of a node that has devices of some of these names only that none of the others are in use, as Slurm
+/// Adds a count of zero devices in use for each of these names that the node has no devices of, as Slurm
 /// does: `gpu:0`.
 pub fn show_absent_gres(message: &mut v1::Node, names: &BTreeSet<&str>) {
     for name in names {

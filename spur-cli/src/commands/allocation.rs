@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Message about an allocation.
 enum News {
-    /// The allocation as it is now.
+    /// The present state of the allocation.
     Job(Box<Grant>),
     /// The controller cannot be reached just now.
     Away(CallError),
@@ -43,7 +43,7 @@ enum News {
 pub(super) struct Grant {
     /// The job.
     pub job: Job,
-    /// The environment of programs in it.
+    /// Variables for programs that run in the allocation.
     pub environment: Vec<KeyValue>,
     /// True if `salloc` runs the user's shell in a step on the first node of the allocation.
     pub use_interactive_step: bool,

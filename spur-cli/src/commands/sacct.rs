@@ -462,7 +462,7 @@ impl Query {
         Ok(report.render(&rows, &layout, !self.no_header, &show))
     }
 
-    /// Lines that stand above the rows.
+    /// Number of lines above the rows.
     fn header_lines(&self) -> usize {
         let is_table = self.common.wish.is_none() && !self.texts.script && !self.texts.environment;
         match self.parsable {
@@ -561,7 +561,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     for clusters::Outcome { name, result } in outcomes.await {
         let (code, text) = result.unzip();
         codes.push(clusters::Outcome { name, result: code });
-        // One table has one header.
+        // The rows of several clusters have one common header.
         let lines = text.iter().flat_map(|text| text.split_inclusive('\n'));
         let header = if first { 0 } else { query.header_lines() };
         lines.skip(header).try_for_each(|line| write!(session.out, "{line}"))?;
@@ -570,7 +570,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     Ok(clusters::exit_code(&codes, count))
 }
 
-/// Prints what there is of one cluster.
+/// Prints the rows of one cluster.
 async fn rows_of(session: &mut Session, query: &Query) -> anyhow::Result<u8> {
     let mut show = query::show(&|name| session.env(name))?;
     if query.names_cluster() || !query.common.clusters.is_empty() {

@@ -105,7 +105,7 @@ enum What {
 }
 
 impl What {
-    /// The program to start in a directory, with its arguments.
+    /// Returns the program to start in a directory, with its arguments.
     fn command(&self, directory: &str) -> anyhow::Result<Command> {
         match self {
             What::Command(argv) => {
@@ -114,7 +114,7 @@ impl What {
                 Ok(command)
             }
             What::Step => {
-                // This program is `srun`, too, wherever its links are.
+                // This executable is also `srun`, so no link to it has to be found.
                 let mut command = Command::new(std::env::current_exe().context("cannot find srun")?);
                 command.arg0("srun").args(["--interactive", "--preserve-env", "--pty"]).arg(shell());
                 Ok(command)
@@ -254,8 +254,8 @@ async fn run_command(
     what: What,
     environment: Environment,
 ) -> anyhow::Result<ExitStatus> {
-    // At a terminal INT and QUIT reach the command as well, and what it does about them is its own. Elsewhere
-    // it has a group of its own, which signals reach with all that it has started.
+    // At a terminal, INT and QUIT also reach the command, which decides how to react. Elsewhere the
+    // command has its own process group, so that signals reach the command with its child processes.
     let is_group = !std::io::stdin().is_terminal();
     let mut signals = Signals::listen(&[1, 2, 3, 10, 12, 15])?;
     let directory = place::directory(wishes.chdir.as_deref())?;

@@ -109,11 +109,11 @@ pub(super) async fn check_cluster(session: &mut Session, named: Option<&str>) ->
     Err(Failure::new(text).into())
 }
 
-/// Goes to the cluster that starts the job first, of those that `--clusters` names; of equal ones to the
-/// first named. Says which that is.
+/// Directs the session to that cluster of `--clusters` which would start the job first; the first named
+/// one if several are equal. Returns the name of the cluster.
 ///
 /// # Errors
-/// A name that no cluster has, or no cluster that takes the job.
+/// Fails if no name is that of a cluster, or if no cluster accepts the job.
 async fn choose(
     session: &mut Session,
     named: &[String],
@@ -128,7 +128,7 @@ async fn choose(
             let request = SubmitRequest { request_id: Default::default(), ..request.clone() };
             let call = async |mut controller: Controller, r| controller.test_submit(r).await;
             let answer = session.connection()?.read(request, call).await?;
-            // Who knows of no start is asked last.
+            // A cluster that predicts no start is the last choice.
             Ok(answer.start_time.unwrap_or(i64::MAX))
         });
         outcomes.await.into_iter().map(|outcome| (outcome.result, outcome.name)).collect()
@@ -144,8 +144,7 @@ async fn choose(
     Ok(name)
 }
 
-/// Submits the job and prints its number, with the cluster that it was submitted to where `--clusters` named
-/// some.
+/// Submits the job and prints its number, with the name of the cluster if `--clusters` is given.
 async fn submit(
     session: &mut Session,
     request: SubmitRequest,

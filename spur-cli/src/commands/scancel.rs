@@ -329,7 +329,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     }
     let targets = clusters::targets(session, &order.clusters).await?;
     if order.interactive {
-        // Questions are asked one after another.
+        // Clusters are processed one after another, because the command may ask the user.
         let mut codes = Vec::new();
         for clusters::Target { name, session: mut there } in targets {
             session.go_to(there.connection()?.clone());
@@ -344,7 +344,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     Ok(clusters::exit_code(&outcomes, count))
 }
 
-/// Carries an order out at one cluster.
+/// Cancels or signals the selected jobs and steps of one cluster.
 async fn cancel(session: &mut Session, mut order: Order) -> anyhow::Result<u8> {
     if let Some(user) = query::unknown_users(session, &order.filter.users).await?.first() {
         return Err(Failure::new(format!("Invalid user name: {user}")).into());

@@ -78,7 +78,7 @@ pub struct Query {
     /// True to print only jobs of other users.
     not_mine: bool,
     iterate: Option<Duration>,
-    /// A page whenever something has changed.
+    /// True to print a page after each change (`--watch`).
     watch: bool,
 }
 
@@ -482,7 +482,7 @@ impl Query {
             return self.page_of_one(session).await;
         }
         let headed = !self.no_header && self.common.wish.is_none();
-        // Without headers the rows themselves say where each job is.
+        // Without headers, each row names the cluster of its job.
         let marked = self.no_header && self.columns.is_none() && (named.len() > 1 || named[0] == "all");
         clusters::pages(session, named, headed, async |session: &mut Session, name: &str| {
             let page = self.page_of_one(session).await?;
@@ -520,7 +520,7 @@ impl Query {
         Ok(format!("{}{}", self.told(jobs.len(), &show), self.jobs_text(jobs, &show)?))
     }
 
-    /// Prints a page whenever something has changed.
+    /// Prints a page, and another one after each change, until interrupted.
     async fn watch(&self, session: &mut Session) -> anyhow::Result<()> {
         clusters::only(session, &self.common.clusters).await?;
         if self.steps.is_some() || self.start {

@@ -206,10 +206,10 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     Ok(0)
 }
 
-/// The text of `sshare` where records are at hand, for a user.
+/// Returns the output of `sshare` for a user. `list` returns the records, without a controller.
 ///
 /// # Errors
-/// Options that it does not have, a field that there is not, a refusal.
+/// Fails for invalid options, for an unknown field, or if `list` refuses.
 pub(crate) fn offline(
     words: &[String],
     cluster: &str,
@@ -227,7 +227,7 @@ pub(crate) fn offline(
     settings.text(&settings.shares(records, cluster, user), show)
 }
 
-/// The associations that are asked for.
+/// Returns the rows of the selected associations.
 async fn rows(session: &mut Session, settings: &Settings, cluster: &str) -> anyhow::Result<Vec<Share>> {
     let call = async |mut controller: Controller, request| controller.list_accounts(request).await;
     let pages = session.connection()?.list(settings.request(), call).await.map_err(|error| match error {
@@ -253,7 +253,8 @@ impl Settings {
         }
     }
 
-    /// All accounts among some records, and of users those that are named, or `user`.
+    /// Returns the rows for the accounts and the selected users in these records. The default selection is
+    /// `user`.
     fn shares(&self, records: Vec<Record>, cluster: &str, user: &str) -> Vec<Share> {
         let mut users = self.users.clone();
         if users.is_empty() && !self.all {

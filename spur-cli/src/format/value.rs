@@ -41,7 +41,8 @@ pub fn time(seconds: Option<i64>, absent: &str, show: &Show) -> String {
     strtime::format(format, &time).unwrap_or_else(|_| time.strftime(STANDARD).to_string())
 }
 
-/// The text with the times in UTC that the controller wrote (`2026-11-20T10:00:00Z`) in the user's zone.
+/// Returns a text of the controller with its times in UTC (`2026-11-20T10:00:00Z`) converted to the user's
+/// zone.
 pub fn local_times(text: &str, show: &Show) -> String {
     const LENGTH: usize = "2026-11-20T10:00:00Z".len();
     let mut local = String::with_capacity(text.len());
@@ -112,7 +113,7 @@ pub fn memory(megabytes: u64, show: &Show) -> String {
 /// Units of memory, each 1024 times the previous one.
 pub const UNITS: &str = "KMGTP";
 
-/// Bytes in a unit: a whole number, or with two decimals.
+/// Formats bytes in a unit: as a whole number, or with two decimals.
 #[expect(clippy::cast_precision_loss, reason = "two decimals are printed")]
 pub fn in_unit(bytes: u64, unit: char) -> String {
     let size = 1_u64 << (10 * (UNITS.find(unit).unwrap_or(1) + 1));

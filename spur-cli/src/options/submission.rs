@@ -149,7 +149,7 @@ impl Export {
     }
 }
 
-/// A value of `--export` as that option reads it: quoted if it holds a comma or a quote.
+/// Quotes a value for `--export` if the value has a comma or a quote.
 fn quoted(value: &str) -> String {
     let part = |part: &str| match (part.contains(','), part.contains('\'')) {
         (_, true) => format!("\"{part}\""),

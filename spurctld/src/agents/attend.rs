@@ -37,8 +37,8 @@ use crate::store::Journal;
 const BUFFER: usize = 16;
 /// Largest number of orders that are taken together, to merge acknowledgements.
 const TOGETHER: usize = 256;
-/// Reports of one node that wait for room in the journal's queue. Behind them nothing of that node is read:
-/// not even heartbeats.
+/// Largest number of reports of one node that wait for the journal's queue. With so many, no message of
+/// the node is read, not even a heartbeat.
 const HELD: usize = 256;
 /// Heartbeats that may be lost before a node is taken for silent.
 const SPARE_HEARTBEATS: u64 = 3;
@@ -209,8 +209,9 @@ impl Attendance {
         self.renderer.sealed(Order::Welcome(welcome))
     }
 
-    /// Takes what the node says, until it says no more. Reports wait here while the journal's queue is half
-    /// full: those that a controller which ends has not acknowledged are repeated.
+    /// Handles the node's messages until the connection ends. Reports wait here while half of the
+    /// journal's queue, or more, is taken. A node repeats reports that a controller has not acknowledged
+    /// before its end.
     async fn listen(&self, node: NodeId, connection: u64, incoming: &mut Streaming<v1::NodeMessage>) {
         let (mut reports, mut unknown) = (VecDeque::new(), 0_u64);
         loop {
@@ -253,7 +254,8 @@ impl Attendance {
                 Some(Message::Standing(_)) => self.agents.asked_standing(node),
                 Some(Message::Usage(answer)) => self.agents.answered_usage(answer),
                 Some(Message::Hello(_)) => return,
-                // A newer daemon says what this release does not know: the rest of what it says still counts.
+                // A newer daemon may send messages that this release does not know; its other messages
+                // remain valid.
                 None => {
                     unknown += 1;
                     if unknown.is_power_of_two() {
@@ -270,7 +272,7 @@ impl Attendance {
             None => !fault.is_empty(),
             Some(drain) => drain.until_mended && drain.reason != fault,
         });
-        // The next heartbeat says the same.
+        // The next heartbeat repeats the condition.
         if !news || self.journal.is_busy() {
             return true;
         }

@@ -267,14 +267,14 @@ impl Archive {
     }
 }
 
-/// The rows of the database in which values are set, with these.
+/// Returns the database's rows of these runs with the notes' values set.
 async fn annotated(
     accounting: &Accounting,
     notes: &BTreeMap<Attempt, JobNote>,
 ) -> Result<Vec<JobRow>, StoreError> {
     let mut rows = Vec::new();
     for run in notes.keys() {
-        // A job's number is that of its array as well.
+        // The query also finds the tasks of an array with this number.
         let mut query = Query { job_ids: vec![run.job.0], ..Query::default() };
         loop {
             let page = accounting.jobs(&query).await?;

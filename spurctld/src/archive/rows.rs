@@ -39,7 +39,7 @@ pub(crate) struct Rows {
     closings: BTreeMap<Attempt, Closing>,
     /// Nodes that went out of service, or came back.
     outages: Outages,
-    /// Values that were set of runs which the cluster has no more.
+    /// Values that were set for runs that have left the cluster.
     notes: BTreeMap<Attempt, JobNote>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Page {
     pub(crate) steps: Vec<StepRow>,
     pub(crate) closings: Vec<Closing>,
     pub(crate) nodes: Vec<NodeChange>,
-    /// Values that are set in rows which the database has.
+    /// Values to set in rows of the database.
     pub(crate) notes: BTreeMap<Attempt, JobNote>,
 }
 
@@ -174,8 +174,8 @@ impl Rows {
         }
     }
 
-    /// Notes what was set of a run: in its row, if that is here or can be made, or else for the row in the
-    /// database.
+    /// Records the values that were set for a run: in the run's row if this exists or can be made from the
+    /// cluster, else for the row in the database.
     fn annotate(&mut self, cluster: &Cluster, run: Attempt, note: &JobNote) {
         if cluster.job(run.job).is_some_and(|job| job.attempt() == run) {
             self.changed.insert(run.job);

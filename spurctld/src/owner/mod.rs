@@ -142,7 +142,7 @@ impl Work {
         false
     }
 
-    /// The scripts that a start will launch and that are not in memory.
+    /// Returns the batch jobs of a start whose scripts are not in memory.
     fn lacks(&self, input: &Input) -> Vec<Batch> {
         let Input::Start(start) = input else { return Vec::new() };
         let jobs = start.all().filter_map(|start| self.owner.cluster.job(start.attempt.job));
@@ -150,8 +150,8 @@ impl Work {
         batches.filter(|batch| !self.owner.blobs.has(batch)).cloned().collect()
     }
 
-    /// Has the scripts of a start read outside this thread, before the start is decided: a launch that
-    /// follows needs no database.
+    /// Reads the scripts of a start outside this thread, before the start is decided, so that the launch
+    /// needs no database.
     fn fetch(&self, ask: Box<Ask>, missing: Vec<Batch>) {
         let (blobs, inbox) = (self.owner.blobs.clone(), self.owner.inbox.clone());
         self.owner.runtime.spawn(async move {

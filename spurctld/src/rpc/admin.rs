@@ -23,7 +23,7 @@ use crate::store::Condition;
 
 /// Longest wait until standbys have applied a new policy and compared it with their own configuration.
 const FOLLOWED: Duration = Duration::from_secs(3);
-/// The wait before standbys are looked at again.
+/// The wait before the reports of standbys are read again.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// Longest wait for the daemons of nodes to end.
@@ -252,8 +252,8 @@ impl Desk {
         }
     }
 
-    /// A sentence for each standby whose configuration is not what is in force, or that has not followed the
-    /// last change.
+    /// Returns a sentence for each standby whose configuration differs from the policy in force, or that
+    /// has not applied the last change.
     async fn differing_standbys(&self) -> Vec<String> {
         let (seq, until) = (self.replica.read().seq(), Instant::now() + FOLLOWED);
         loop {
@@ -262,7 +262,7 @@ impl Desk {
                 Err(error) => return vec![format!("whether standbys differ is not known: {error}")],
             };
             if Instant::now() < until && standbys.iter().any(|standby| standby.seq < seq) {
-                // Standbys note in the database what they have reached: nobody else tells of it.
+                // The reports in the database are the only source of the standbys' progress.
                 tokio::time::sleep(LOOK_AGAIN).await;
                 continue;
             }

@@ -130,8 +130,8 @@ impl Desk {
         .await
     }
 
-    /// Lets `look` have a copy of the cluster, on a thread that may take its time. One at a time: a copy is
-    /// as large as the cluster.
+    /// Calls `look` with a copy of the cluster, on a thread for long work. One call runs at a time,
+    /// because a copy is as large as the cluster.
     pub(super) async fn on_copy<T: Send + 'static>(
         &self,
         look: impl FnOnce(Cluster) -> Result<T, Status> + Send + 'static,

@@ -282,7 +282,7 @@ impl Desk {
         Ok(meant)
     }
 
-    /// Changes steps, of which the time limit alone can be changed.
+    /// Changes the time limit of steps, the only value of a step that can be changed.
     async fn update_steps(
         &self,
         caller: &Caller,

@@ -28,8 +28,7 @@ use crate::clock;
 
 /// Jobs or nodes looked at while the replica is held.
 pub(super) const PAGE: usize = 256;
-/// Bytes after which a message of a list is full: whatever a job holds, no message is much longer than this
-/// and one job.
+/// Bytes after which a message of a list is full. No message is much longer than this and one job.
 const MESSAGE_BYTES: usize = 1 << 20;
 /// Largest number of domains in one message.
 const CHUNK: usize = 512;

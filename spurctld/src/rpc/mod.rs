@@ -97,7 +97,7 @@ pub(crate) struct Desk {
     pub(crate) started: Time,
     /// The queue for copies of the cluster; its lock keeps their number at one, and delays nothing else.
     pub(crate) copies: Arc<Mutex<mpsc::Sender<CopyWanted>>>,
-    /// In what the configuration of a standby's host differs from the policy in force.
+    /// Differences between the configuration of a standby's host and the policy in force.
     pub(crate) differs: Differs,
 }
 
@@ -117,7 +117,7 @@ impl Desk {
     }
 }
 
-/// A request that follows the cluster counts as one that watches so many jobs.
+/// Number of watched jobs that a request that follows the cluster counts as.
 const CLUSTER_WATCHED: usize = 1024;
 /// Longest wait of a ping for the owner; after this time the controller counts as not answering.
 const PING_WAIT: Duration = Duration::from_secs(5);
@@ -251,11 +251,12 @@ impl Controller for Desk {
             return Ok(answer);
         }
         if is_away {
-            // The question would wait for the database; within the lease the answer is known without it.
+            // A ping of the owner would wait for the database; within the lease the answer is known
+            // without the owner.
             return Ok(Response::new(self.describe()));
         }
         let passed = tokio::time::timeout(PING_WAIT, self.inbox.ping()).await;
-        // The database may have gone while the question was under way.
+        // The database may have failed during the ping.
         leased::old_since(&self.journal, request.metadata())?;
         match passed {
             Ok(Ok(())) => Ok(Response::new(self.describe())),

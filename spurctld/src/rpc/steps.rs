@@ -61,8 +61,8 @@ impl Desk {
         }
     }
 
-    /// A new credential for a step, if it has not ended, and where its nodes are: the daemon of one may have
-    /// been started since, and listen elsewhere.
+    /// Returns a new credential for a step that has not ended, with the present addresses of its nodes,
+    /// whose daemons may have restarted at other addresses.
     fn renew(
         &self,
         caller: &Caller,

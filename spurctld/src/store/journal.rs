@@ -18,8 +18,8 @@ use super::{
 /// The wait before a read is repeated that failed because the database is away.
 const READ_AGAIN: Duration = Duration::from_millis(100);
 
-/// The open journal. Clones share it; it is closed by [`Journal::close`] or when the last clone is dropped
-/// and all that was handed in is durable.
+/// The open journal. Clones share one journal, which is closed by [`Journal::close`], or when the last
+/// clone has been dropped and all submitted batches are durable.
 #[derive(Clone)]
 pub struct Journal {
     shared: Arc<Shared>,
@@ -85,7 +85,8 @@ pub struct StandbyRow {
     pub address: String,
     /// The last entry that the standby has applied.
     pub seq: u64,
-    /// In what the configuration of the standby's host differs from the policy in force after that entry.
+    /// Differences between the configuration of the standby's host and the policy in force after that
+    /// entry.
     pub differs: String,
 }
 
@@ -163,7 +164,8 @@ impl Journal {
         Ok((Self { shared: Arc::new(shared) }, recovered))
     }
 
-    /// A handle on a journal that another controller writes: reads it, and takes no batches.
+    /// Returns a handle of a journal that another controller writes. The handle reads, and accepts no
+    /// batches.
     pub(super) fn following(reader: Reader, cluster: String, lease: postgres::Shared) -> Self {
         let (batches, _) = mpsc::channel(1);
         let (compactions, _) = mpsc::channel(1);
@@ -218,7 +220,8 @@ impl Journal {
         self.shared.lease.as_ref().map_or_else(always_well, postgres::Shared::condition)
     }
 
-    /// The standbys that were heard of in the last ten seconds; none in a database on this host's disk.
+    /// Returns the standbys that reported in the last ten seconds; none for a database on this host's
+    /// disk.
     ///
     /// # Errors
     /// What the database refuses.
@@ -231,7 +234,7 @@ impl Journal {
     pub async fn has_room(&self) {
         let mut committed = self.shared.committed.clone();
         loop {
-            // Before the look at the queue: a batch leaves the queue before it is committed.
+            // The mark is set before the queue is read: a batch leaves the queue before it is committed.
             committed.borrow_and_update();
             if !self.is_busy() || committed.changed().await.is_err() {
                 return;
@@ -245,8 +248,8 @@ impl Journal {
         queue.capacity() <= queue.max_capacity() / 2
     }
 
-    /// From now on keeps beside the lease what the cluster's own clock shows: `base_ms` beyond the
-    /// milliseconds since boot.
+    /// Records the reading of the cluster's own clock beside the lease at each renewal: `base_ms` more
+    /// than the milliseconds since boot.
     pub fn follow_clock(&self, base_ms: i64) {
         if let Some(lease) = &self.shared.lease {
             lease.follow_clock(base_ms);

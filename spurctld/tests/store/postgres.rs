@@ -37,7 +37,7 @@ async fn check(place: &Place, last: u64) {
     journal.close().await;
 }
 
-/// Waits until the journal says that its database is away.
+/// Waits until the journal reports that its database is away.
 async fn away(journal: &Journal) -> Condition {
     let mut conditions = journal.conditions();
     conditions.wait_for(|condition| *condition != Condition::Well).await.unwrap().clone()
@@ -106,7 +106,7 @@ async fn whoever_asks_waits_while_half_of_the_queue_is_taken() {
     server.signal("STOP", true);
     away(&journal).await;
     let mut commits = Vec::new();
-    // Some are taken from the queue, to be committed together.
+    // Some batches have left the queue, to be committed together.
     while !journal.is_busy() {
         let next = 1 + commits.len() as u64;
         commits.push(journal.submit(batch(&journal, next, 1)).await.unwrap());

@@ -1,4 +1,4 @@
-//! A database on a server that wants TLS, and a password or a certificate.
+//! Databases on a server that requires TLS, and a password or a certificate.
 
 use std::error::Error;
 use std::fs;
@@ -29,7 +29,7 @@ fn file(name: &str) -> PathBuf {
 
 /// A server with the databases `plain` and `certified`, and its port; `None` without PostgreSQL.
 fn server() -> Option<(Postgres, u16)> {
-    // Nobody else takes the port in the moment between.
+    // The port is assumed to stay free until the server binds it.
     let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).unwrap().port();
     let settings = "ssl = on\nssl_cert_file = 'database.pem'\nssl_key_file = 'database.key'\n\
                     ssl_ca_file = 'database-authority.pem'\n";
@@ -43,7 +43,7 @@ fn server() -> Option<(Postgres, u16)> {
     Some((server, port))
 }
 
-/// A file in a directory of its own that holds a password.
+/// Writes a password into a file in a directory of its own. Returns the path.
 fn password_file(name: &str, password: &str) -> PathBuf {
     let path = directory(name).join("password");
     fs::write(&path, format!("{password}\n")).unwrap();
@@ -56,7 +56,7 @@ fn place(url: &str, password_file: Option<PathBuf>) -> Place {
         .unwrap()
 }
 
-/// An error with all of its causes.
+/// Returns the text of an error with all of its causes.
 fn causes(error: &dyn Error) -> String {
     let mut said = error.to_string();
     let mut source = error.source();
@@ -80,7 +80,7 @@ async fn a_server_and_its_user_prove_who_they_are() {
     let lost = directory("password-lost").join("password");
     let at =
         |host: &str, database: &str, more: &str| format!("postgres://spur@{host}:{port}/{database}?{more}");
-    // What a URL and a password file come to: nothing, or a part of the refusal.
+    // Each case: a URL and a password file, with the expected result: none, or a part of the refusal.
     let cases = [
         (at("127.0.0.1", "plain", &verified), Some(&good), None),
         (at("127.0.0.1", "certified", &format!("{verified}&{certified}")), None, None),

@@ -74,7 +74,8 @@ pub enum StepEvent {
         node: String,
         /// `host:port` of that node's service.
         address: String,
-        /// The step there and the number of this part, where several steps run one program.
+        /// The step on the first node, and the number of this node's part; only if several steps run one
+        /// program.
         of: Option<(StepAttempt, u32)>,
     },
     /// The step has ended with all its processes.

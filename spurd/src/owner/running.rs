@@ -131,8 +131,8 @@ pub(crate) async fn follow(
         tokio::select! {
             event = events.recv() => match event {
                 Some(StepEvent::UplinkWanted { node, address, of }) => if !std::mem::replace(&mut tied, true) {
-                    // It ends by itself when the step has closed its side: what the step says last gets
-                    // through.
+                    // The task ends by itself after the step has closed its side, so that the last
+                    // messages of the step arrive.
                     tokio::spawn(speaker.clone().tie(step.clone(), First { node, address, of }));
                 },
                 Some(StepEvent::Stopped) => {

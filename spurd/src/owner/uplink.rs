@@ -32,7 +32,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const PASS_SECONDS: i64 = 600;
 /// Longest wait for the first node to close a connection after the last message of an ended step.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// The code of a refusal by a node that knows nothing of a step, or whose part of it has ended.
+/// Error code of a node that does not know the step, or whose part of the step has ended.
 const NOT_RUNNING: &str = "ESLURMD_STEP_NOTRUNNING";
 /// Messages to the first node that may be under way.
 const QUEUE: usize = 8;
@@ -51,7 +51,8 @@ pub(crate) struct First {
     pub(crate) node: String,
     /// `host:port` of the first node's service.
     pub(crate) address: String,
-    /// The step there and the number of this node's part, where several steps run one program.
+    /// The step on the first node, and the number of this node's part; only if several steps run one
+    /// program.
     pub(crate) of: Option<(StepAttempt, u32)>,
 }
 
@@ -192,7 +193,8 @@ async fn carry(
                             *met = true;
                             writer.send(message.to_vec()).await?;
                         }
-                        // The first node may launch its part later than this one: its prolog takes its time.
+                        // The first node may launch its part later than this one, because its prolog may
+                        // take longer.
                         peer_output::Output::Failed(error) if error.code == NOT_RUNNING && !*met => {
                             return Ok(End::Broken(error.message));
                         }

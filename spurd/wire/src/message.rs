@@ -149,7 +149,8 @@ pub enum Event {
         node: String,
         /// `host:port` of that node's service.
         address: String,
-        /// The step there and the number of this part, where several steps run one program.
+        /// The step on the first node, and the number of this node's part; only if several steps run one
+        /// program.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         of: Option<(StepAttempt, u32)>,
     },

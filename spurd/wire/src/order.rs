@@ -107,11 +107,11 @@ impl StepOrder {
 pub struct MpiOrder {
     /// The interface that is served.
     pub plugin: MpiPlugin,
-    /// This node's number in the step, or among those of all steps that run one program.
+    /// Number of this node in the step, or among the nodes of all steps that run one program.
     pub node: u32,
-    /// The nodes of the step, or of all these steps, in their order.
+    /// Nodes of the step, or of all steps that run one program, in the order of their numbers.
     pub nodes: Vec<MpiNode>,
-    /// The first of the steps that run one program; `None` if this is the only one.
+    /// The first of the steps that run one program; `None` if only one step runs the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_step: Option<StepAttempt>,
     /// `host:port` of the service of the first node, through which the others reach each other.

@@ -19,14 +19,15 @@ const ACCOUNTS: [&str; 2] = ["bio", "chem"];
 /// The largest number of CPUs of one job, all components together: three of two nodes each.
 const MOST_CPUS: u64 = 24;
 
-/// The devices of a node where jobs ask for devices, memory and licences: GPUs of two types.
+/// Returns the devices of a node in clusters whose jobs request devices, memory and licences: GPUs of two
+/// types.
 pub(super) fn gpus() -> Vec<NodeGres> {
     let gpu = |kind: &str| NodeGres { name: "gpu".into(), kind: kind.into(), count: 1 };
     vec![gpu("a100"), gpu("h100")]
 }
 
-/// Limits are enforced, and of some clusters that a job can finish within budgets. Usage decays fast, so that
-/// budgets that are used up have room again. Some partitions weigh what is billed.
+/// Enforces limits, in some clusters also that a job can finish within its budgets. Usage decays fast, so
+/// that exhausted budgets have room again. Some partitions have billing weights.
 pub(super) fn enforce(policy: &mut Policy, seed: u64) {
     let safe = if seed.is_multiple_of(2) { AccountingEnforce::Safe } else { AccountingEnforce::Limits };
     policy.jobs.accounting_enforce = vec![safe];
@@ -53,7 +54,7 @@ impl World {
         self.limited && self.real_planner
     }
 
-    /// The QOS of a job, whose limits come before those of the partition's.
+    /// Returns a QOS for some jobs, whose limits precede those of the partition's QOS.
     pub(super) fn qos_of_limits(&mut self) -> Option<Arc<str>> {
         let asks = self.limited && self.policy.qos.is_empty() && self.chance.percent(30);
         asks.then(|| "over".into())
@@ -69,7 +70,7 @@ impl World {
         Some(extra)
     }
 
-    /// A request, with memory and GPUs.
+    /// Adds memory and GPUs to some requests.
     pub(super) fn with_memory_and_gpus(&mut self, shape: Shape) -> Shape {
         if !self.asks_for_all() {
             return shape;
@@ -84,8 +85,8 @@ impl World {
         Shape { memory, gres: gres.0, ..shape }
     }
 
-    /// Adds the accounts, the QOS and their limits, where they are not there yet. Every job by itself is
-    /// within all limits, so that each can run in the end.
+    /// Adds the missing accounts and QOS with their limits. Each job alone is within all limits, so that
+    /// each can run in the end.
     pub(super) fn plant(&mut self) {
         let tree = self.controller.as_ref().map(|running| Arc::clone(running.cluster.accounts()));
         if tree.is_none_or(|tree| tree.account("chem").is_some()) {
@@ -93,7 +94,7 @@ impl World {
         }
         let most = if self.het { MOST_CPUS } else { 8 };
         let jobs = if self.het { 3 } else { 1 };
-        // Two nodes with all of their GPUs are billed 2 × 4 CPUs, or by weights no more.
+        // Two nodes with all of their GPUs are billed as 2 × 4 CPUs, or less by weights.
         let mut any = |least: u64, more: u64| self.chance.between(least, least + more);
         let qos = [
             format!("GrpTRES=cpu={},billing={},license/lic={}", any(most, 8), any(most, 8), any(jobs, 2)),

@@ -1,8 +1,8 @@
 //! The command `spur import slurm DIR`: writes a `spur.toml` from Slurm's files.
 //!
-//! Nothing stops the import but a file that cannot be read. What has a counterpart is written as a key; what
-//! has none is named in a comment above the table that it is nearest to, with the file, the line and the
-//! reason. What is written is a configuration that loads.
+//! Only a file that cannot be read stops the import. A setting with a counterpart is written as a key. A
+//! setting without one is named in a comment above the nearest table, with the file, the line and the
+//! reason. The written configuration can be loaded.
 
 mod keys;
 mod lines;
@@ -213,8 +213,8 @@ impl Files {
         Ok(all)
     }
 
-    /// The file that an `Include` line of `path` names. A copy of `/etc/slurm` names files where they were,
-    /// and has them beside the file that includes them.
+    /// Returns the path of the file that an `Include` line of `path` names. If there is no such file, a
+    /// file of the same name beside `path` is used: a copy of `/etc/slurm` still names the original paths.
     fn included(&mut self, path: &Path, name: &str, line: &Line) -> PathBuf {
         let directory = path.parent().unwrap_or(Path::new("."));
         let named = directory.join(name);
@@ -234,7 +234,7 @@ impl Files {
     }
 }
 
-/// The name of a file without its directory.
+/// Returns the name of a file without its directory; empty if the path has no name.
 fn path_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -146,7 +146,7 @@ impl Devices {
             let listed = |pair: &Pair| pair.value.parse::<HostList>().ok().map(|list| list.len() as u64);
             let together = entry.pair("MultipleFiles");
             let found = files.as_ref().and_then(listed).or(together.as_ref().map(|_| 1));
-            // The name that `Cores` had before.
+            // `CPUs` is the former name of `Cores`.
             let cores = entry.pair("Cores").or_else(|| entry.pair("CPUs"));
             let links = entry.pair("Links");
             if files.is_none() && together.is_none() {

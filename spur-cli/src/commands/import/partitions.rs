@@ -306,7 +306,8 @@ impl One<'_, '_> {
         self.section.plain(key, most);
     }
 
-    /// `JobDefaults`, also as keys of their own, and what of it the partition leaves to the cluster.
+    /// Takes `JobDefaults`, `DefCpuPerGPU` and `DefMemPerGPU` of the partition, and those of the cluster
+    /// that the partition does not set.
     fn of_gpu(&mut self) {
         let mut defaults: Vec<Pair> = Vec::new();
         if let Some(pair) = self.entry.pair("JobDefaults").filter(|pair| pair.value != "(null)") {

@@ -8,7 +8,8 @@ use super::page::{Section, key};
 use super::settings::Taker;
 
 impl Taker<'_> {
-    /// `KillOnBadExit`, `LaunchParameters`, `PropagateResourceLimits` and `PropagateResourceLimitsExcept`.
+    /// Takes `KillOnBadExit`, `LaunchParameters`, `PropagateResourceLimits` and
+    /// `PropagateResourceLimitsExcept`.
     pub(super) fn of_steps(&mut self, section: &mut Section) {
         self.flag(section, "KillOnBadExit", "kill_on_bad_exit");
         self.launch_parameters(section);
@@ -37,7 +38,7 @@ impl Taker<'_> {
         }
     }
 
-    /// A list of resource limits, of which `ALL` and `NONE` stand alone.
+    /// Takes a list of resource limits. `ALL` and `NONE` are accepted only alone.
     fn limits(&mut self, section: &mut Section, pair: &Pair, key: &str) {
         let words = pair.value.split(',').map(str::trim).filter(|word| !word.is_empty() && *word != "(null)");
         let mut names = Vec::new();

@@ -86,8 +86,8 @@ impl Topologies {
         switches.chain(blocks).flatten().filter(|name| seen.insert((*name).clone())).cloned().collect()
     }
 
-    /// Puts nodes where `Topology=TOPOLOGY:UNIT` of their lines says: into a block, or into a switch at the
-    /// end of a path of which missing switches are made, as Slurm does.
+    /// Adds nodes to the places in `Topology=TOPOLOGY:UNIT` of their lines: to a block, or to the last
+    /// switch of a path. Missing switches are created, as in Slurm.
     pub(super) fn place(&mut self, places: &[(Pair, Vec<String>)]) {
         for (pair, nodes) in places {
             for item in pair.value.split(',').map(str::trim).filter(|item| !item.is_empty()) {

@@ -11,10 +11,10 @@ use crate::commands::query;
 use crate::format::json::{self, Part, Wish, policy};
 use crate::session::Session;
 
-/// The document for a list; `None` of an entity for which Slurm has no shape.
+/// Returns the document for a list; `None` for an entity that has no shape in Slurm.
 ///
 /// # Errors
-/// What the controller refuses, or no answer.
+/// Fails if the controller refuses or does not answer.
 pub(super) async fn document(
     session: &mut Session,
     wish: Wish,
@@ -50,7 +50,7 @@ pub(super) async fn document(
     }))
 }
 
-/// Records of the policy tree: users and accounts with the associations that follow them.
+/// Returns records of the policy tree: users and accounts with the associations that follow them.
 fn kept(wish: Wish, with_coordinators: bool, cluster: &str, all: Vec<Record>) -> Vec<Value> {
     if wish.spur {
         return all.iter().map(own_shape).collect();
@@ -77,7 +77,7 @@ fn kept(wish: Wish, with_coordinators: bool, cluster: &str, all: Vec<Record>) ->
     values
 }
 
-/// A record with the fields of Spur's own messages.
+/// Returns a record with the fields of Spur's own messages.
 fn own_shape(record: &Record) -> Value {
     match record {
         Record::Account(account) => json::to_value(account),
@@ -88,7 +88,7 @@ fn own_shape(record: &Record) -> Value {
     }
 }
 
-/// This cluster with the resources of its nodes.
+/// Returns a list of this cluster with the resources of its nodes.
 async fn clusters(session: &mut Session, conditions: &Conditions) -> anyhow::Result<Vec<Value>> {
     let all = cluster(session, conditions).await?;
     // Nodes may be hidden from the user.
@@ -108,7 +108,7 @@ async fn statistics(session: &mut Session) -> anyhow::Result<GetStatisticsRespon
     Ok(session.connection()?.read(request, call).await?)
 }
 
-/// The requests that the controller has answered. There are no rollups.
+/// Returns the statistics of the controller's answered requests. The lists of rollups are empty.
 fn in_slurms_shape(figures: &GetStatisticsResponse) -> Value {
     let mean = |count: &RequestCount| count.sum.checked_div(count.count).unwrap_or(0);
     let counted = |key: &str, count: &RequestCount| {

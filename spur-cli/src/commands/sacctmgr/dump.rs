@@ -241,7 +241,7 @@ fn parse(cluster: &str, text: &str) -> Result<Vec<DumpLine>, String> {
 /// Returns the requests that load a dump into the policy tree, for any cluster that the dump names.
 ///
 /// # Errors
-/// Slurm's sentence on a line that cannot be read.
+/// Fails with Slurm's sentence for a line that cannot be parsed.
 pub(crate) fn asks(text: &str) -> Result<Vec<Ask>, String> {
     let heads = text.lines().filter_map(|line| parts(line.trim()).first()?.split_once('-').map(owned));
     let cluster =
@@ -261,7 +261,7 @@ pub(crate) fn asks(text: &str) -> Result<Vec<Ask>, String> {
     lines.chunks(MOST_AT_ONCE).map(read).collect()
 }
 
-/// The kind and the name at the beginning of a line.
+/// Returns the kind and the name at the beginning of a line, without spaces and quotes.
 fn owned((kind, name): (&str, &str)) -> (String, String) {
     (kind.trim().to_owned(), name.trim().trim_matches(['\'', '"']).to_owned())
 }

@@ -310,7 +310,8 @@ async fn list(session: &mut Session, settings: &Settings, words: &[String]) -> a
     })
 }
 
-/// The resources that are counted: those that Slurm always has, the devices of the nodes, and licences.
+/// Returns the trackable resources: those that Slurm always counts, the devices of the nodes, and
+/// licences.
 async fn resources(session: &mut Session) -> anyhow::Result<Vec<Tres>> {
     let mut all: Vec<Tres> =
         ALWAYS.into_iter().map(|(kind, name, id)| Tres(kind.to_owned(), name.to_owned(), id)).collect();
@@ -387,7 +388,7 @@ async fn cluster(session: &mut Session, conditions: &Conditions) -> anyhow::Resu
     Ok(vec![Cluster { name, host, port: port.to_owned(), qos: qos.join(",") }])
 }
 
-/// The request for a list of what the policy tree keeps, `entity` being one of [`ENTITIES`].
+/// Returns the request for a list of records of the policy tree. `entity` is one of [`ENTITIES`].
 fn request(entity: &str, conditions: &Conditions) -> ListAccountsRequest {
     let singular = if entity == "qos" { entity } else { entity.trim_end_matches('s') };
     ListAccountsRequest {
@@ -400,7 +401,8 @@ fn request(entity: &str, conditions: &Conditions) -> ListAccountsRequest {
     }
 }
 
-/// All records of the policy tree of one kind, without those that are deleted.
+/// Returns the records of the policy tree of one kind and with these names, all of them without names.
+/// Deleted records are left out.
 pub(crate) async fn records(
     session: &mut Session,
     entity: &str,
@@ -410,7 +412,7 @@ pub(crate) async fn records(
     fetch(session, ListAccountsRequest { entity, names, ..ListAccountsRequest::default() }).await
 }
 
-/// The records that a request asks for.
+/// Returns the records that a request selects.
 async fn fetch(session: &mut Session, request: ListAccountsRequest) -> anyhow::Result<Vec<Record>> {
     let call = async |mut controller: Controller, request| controller.list_accounts(request).await;
     let pages = session.connection()?.list(request, call).await;
@@ -435,7 +437,7 @@ fn indent_from_first(all: &mut [Record]) {
 }
 
 impl Settings {
-    /// A list of what the policy tree keeps.
+    /// Returns the table of a list of records of the policy tree.
     fn kept(
         &self,
         entity: &str,
@@ -466,7 +468,8 @@ impl Settings {
     }
 }
 
-/// One row for each association, account or user, with the owners that stand before associations in the list.
+/// Returns one row for each association, account or user. A row of an association includes the account or
+/// user before it in the list.
 fn joined(all: Vec<Record>, cluster: &str, tree: bool) -> Vec<Row> {
     let mut found: Vec<Row> = Vec::new();
     let mut owner = Row { cluster: cluster.to_owned(), tree, ..Row::default() };

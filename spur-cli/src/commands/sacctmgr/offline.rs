@@ -1,4 +1,4 @@
-//! `sacctmgr` on a policy tree that is at hand, such as that of a simulation.
+//! `sacctmgr` on a policy tree in this process, such as that of a simulation.
 
 use spur_proto::v1::accounts_row::Row as Record;
 use spur_proto::v1::{ChangeAccountsRequest, ListAccountsRequest};
@@ -7,28 +7,28 @@ use super::{LINE, Settings, change, conditions, entity, request};
 use crate::error::Bare;
 use crate::options::Settled;
 
-/// A policy tree that answers at once.
+/// A policy tree in this process.
 pub(crate) trait Tree {
     /// The name of the cluster.
     fn cluster(&self) -> String;
 
-    /// The records that a request asks for, or the sentence of a refusal.
+    /// Returns the records that a request selects.
     ///
     /// # Errors
     /// The refusal.
     fn list(&self, request: &ListAccountsRequest) -> Result<Vec<Record>, String>;
 
-    /// Makes a change; the lines that `sacctmgr` prints.
+    /// Makes a change. Returns the lines that `sacctmgr` prints.
     ///
     /// # Errors
     /// The refusal.
     fn change(&mut self, request: &ChangeAccountsRequest) -> Result<Vec<String>, String>;
 }
 
-/// Runs `sacctmgr` with these words, and asks nothing before a change.
+/// Runs `sacctmgr` with these words, without asking before a change.
 ///
 /// # Errors
-/// Options or words that make no sense, a refusal of the tree.
+/// Fails for invalid options or words, or if the tree refuses.
 pub(crate) fn run(tree: &mut impl Tree, words: &[String]) -> anyhow::Result<String> {
     let mut settings = Settings::default();
     let operands = match LINE.settle(words, &|_| None, &mut settings)? {

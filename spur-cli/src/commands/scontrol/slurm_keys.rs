@@ -176,7 +176,7 @@ const KEYS: &[(&str, Says)] = &[
             format!("cpu,mem,node,billing{gres}")
         }),
     ),
-    // Programs ask for this word before they ask for anything of accounting.
+    // Programs check for this value before they request accounting.
     ("AccountingStorageType", Always("accounting_storage/slurmdbd")),
     ("AccountingStorageUser", Nothing),
     ("AccountingStoreFlags", Always("job_comment,job_extra")),

@@ -173,7 +173,7 @@ pub fn job_ids(text: &str) -> Result<Vec<String>, Failure> {
     Ok(jobs.iter().map(JobRef::to_string).collect())
 }
 
-/// Reads steps as users name them, with commas between.
+/// Parses a comma-separated list of steps.
 fn step_ids(text: &str) -> Result<Vec<String>, Failure> {
     let steps = JobRef::<u32>::parse_list(text).map_err(|e| Failure::new(format!("Invalid step id: {e}")))?;
     match steps.iter().find(|step| step.step.is_none()) {

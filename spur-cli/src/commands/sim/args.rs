@@ -30,7 +30,7 @@ pub(in crate::commands) struct Args {
     pub(super) load: Option<f64>,
     pub(super) seed: Option<u64>,
     pub(super) scheduler: Overrides,
-    /// `--policy`: the requests that make the policy tree.
+    /// `--policy`: the requests that create the policy tree.
     pub(super) accounts: Option<Vec<Ask>>,
     pub(super) pass: PassMode,
     pub(super) scale_arrivals: Option<f64>,

@@ -1,5 +1,5 @@
-//! `spur defrag` in a workload: read and laid out by the real command, planned and carried out by the
-//! simulated controller.
+//! `spur defrag` in a workload. The real command parses options and formats the output; the simulated
+//! controller plans and makes the moves.
 
 use jiff::tz::TimeZone;
 use spur_core::sched::defrag::Finding;
@@ -13,10 +13,10 @@ use crate::commands::defrag::{Query, is_success};
 use crate::commands::query::Asked;
 use crate::format::Show;
 
-/// Plans moves, and makes them if the words say so.
+/// Plans moves, and makes them with `--apply`.
 ///
 /// # Errors
-/// What `spur defrag` complains of before it asks the controller, or what the controller refuses.
+/// Fails for options that `spur defrag` refuses, or if the controller refuses.
 pub(super) fn run<W: Watch>(world: &mut World<W>, words: &[String]) -> Result<Ran, String> {
     let query = match Query::read(words).map_err(|error| error.to_string())? {
         Asked::Show(stdout) => return Ok(Ran { stdout, ..Ran::default() }),

@@ -1,4 +1,4 @@
-//! Commands on the policy tree of a simulation: `sacctmgr`, `sshare`, `sprio`. Root runs them.
+//! Commands on the policy tree of a simulation, run as root: `sacctmgr`, `sshare` and `sprio`.
 
 use std::sync::Arc;
 
@@ -38,15 +38,15 @@ fn root() -> Caller {
     Caller::new(Arc::new(owner), Arc::default(), true)
 }
 
-/// `sacctmgr`.
+/// Runs `sacctmgr` on the policy tree. Returns its output.
 ///
 /// # Errors
-/// What `sacctmgr` would complain of.
+/// Fails with the error of `sacctmgr`.
 pub(super) fn sacctmgr<W: Watch>(world: &mut World<W>, words: &[String]) -> Result<String, String> {
     offline::run(&mut OfWorld(world), words).map_err(|error| error.to_string())
 }
 
-/// `sshare`.
+/// Runs `sshare` on the policy tree. Returns its output.
 ///
 /// # Errors
 /// Options that it does not have.
@@ -57,7 +57,7 @@ pub(super) fn sshare<W: Watch>(world: &mut World<W>, words: &[String]) -> Result
     sshare::offline(words, &tree.cluster(), "root", &now, list).map_err(|error| error.to_string())
 }
 
-/// `sprio`.
+/// Runs `sprio` on the simulated jobs. Returns its output.
 ///
 /// # Errors
 /// Options that it does not have.

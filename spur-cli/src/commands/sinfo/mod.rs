@@ -95,7 +95,7 @@ pub struct Query {
     no_header: bool,
     common: Common,
     iterate: Option<Duration>,
-    /// A page whenever something has changed.
+    /// True to print a page after each change (`--watch`).
     watch: bool,
 }
 
@@ -457,7 +457,7 @@ impl Query {
         Ok(format!("{told}{}", self.text(partitions, nodes, wanted.as_ref(), &show)?))
     }
 
-    /// Prints a page whenever something has changed.
+    /// Prints a page, and another one after each change, until interrupted.
     async fn watch(&self, session: &mut Session) -> anyhow::Result<()> {
         clusters::only(session, &self.common.clusters).await?;
         if self.topology.is_some() || self.reservations {

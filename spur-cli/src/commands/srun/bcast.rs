@@ -124,7 +124,7 @@ fn nothing(_: &mut Args, _: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Says what was asked for, as far as it means something here.
+/// Prints the options, for `--verbose`.
 fn tell(session: &mut Session, args: &Args, source: &str, destination: &str) {
     let Args { manner: Manner { force, preserve, compress, .. }, verbose, .. } = args;
     let rule = "-----------------------------";

@@ -15,7 +15,8 @@ use crate::session::Session;
 /// Separator of components.
 const COLON: &str = ":";
 
-/// A component: its words, with what it takes over from those before it, what they come to, and its program.
+/// A component: its words with the inherited options before them, the options parsed from them, and its
+/// program.
 struct Component {
     words: Vec<String>,
     wishes: Submission,

@@ -82,11 +82,11 @@ fn of_component(session: &Session, group: u32, words: &[String]) -> anyhow::Resu
     Ok(wishes)
 }
 
-/// Tells the controller that the steps of several components run one program, so that the ranks of their
-/// tasks count through.
+/// Requests the layout of each step again as a part of one program, so that the ranks of all tasks are
+/// numbered through all components. Does nothing for a single step.
 ///
 /// # Errors
-/// The controller does not know the steps any longer.
+/// Fails if the controller does not know the steps any longer, or does not answer.
 pub(super) async fn make_one_world(session: &mut Session, steps: &mut [LaidOut]) -> anyhow::Result<()> {
     if steps.len() < 2 {
         return Ok(());

@@ -28,8 +28,8 @@ use crate::place;
 use crate::session::{Session, whoami};
 
 impl Run {
-    /// Launches a step that was laid out. `all_tasks` are those of all steps that run the program and may
-    /// write the same files; `None` if there is no other.
+    /// Launches a step on its nodes. `all_tasks` is the number of tasks of all steps that run the program
+    /// and may write the same files; `None` if there is only one step.
     pub(super) fn launch(
         session: &Session,
         laid_out: LaidOut,
@@ -45,13 +45,13 @@ impl Run {
         if wishes.step.pty {
             (wishes.step.unbuffered, wishes.step.label) = (true, false);
         }
-        // What srun writes itself lies where it was called, as in Slurm; what tasks open, in their working
-        // directory.
+        // As in Slurm, files that srun writes are relative to the directory of its call, and files that
+        // tasks open to their working directory.
         let called_in = place::directory(None)?;
         let names = names(session, job, &step, PathBuf::from(&called_in));
         let array = names.array;
         let mut outputs = Outputs::new(&wishes.files, &wishes.step, names, all_tasks.unwrap_or(tasks))?;
-        // Elsewhere the same name may mean another file.
+        // On another node the same name may be another file.
         let here = |node: &StepNodeLayout| session.env("SLURMD_NODENAME").as_ref() == Some(&node.name);
         let is_alone = all_tasks.is_none() && matches!(&step.nodes[..], [only] if here(only));
         let given = match wishes.step.pty {
@@ -90,7 +90,7 @@ impl Run {
             unbound: bound.bind == CpuBind::None,
             cpu_bind: if *bound == CpuBinding::default() { String::new() } else { bound.to_string() },
             mem_bind: if *memory == MemBinding::default() { String::new() } else { memory.to_string() },
-            // The controller knows it, and ends the step.
+            // The controller enforces the time limit of the step.
             time_limit: None,
             terminal: window,
             task_prolog: found(&wishes.step.task_prolog),
@@ -112,7 +112,7 @@ impl Run {
         Ok(Run { world, first, nodes, open, ..Run::new(job, step.step_id, wishes, outputs, states) })
     }
 
-    /// The run of a step that has no nodes yet.
+    /// Returns a run of a step without nodes.
     fn new(job: u32, step: u32, wishes: Submission, outputs: Outputs, states: States) -> Run {
         Run {
             job,
@@ -151,7 +151,7 @@ fn exported(session: &Session, export: &Export) -> place::Environment {
     environment
 }
 
-/// The variables of the tasks, with the directory of the libraries that are sent to the nodes.
+/// Returns the variables of the tasks, with the directory of the libraries that are sent to the nodes.
 fn task_environment(
     session: &Session,
     job: u32,
@@ -166,7 +166,7 @@ fn task_environment(
     Ok(environment)
 }
 
-/// The resource limits that tasks inherit: those of the command, or of the site where the command names none.
+/// Returns the resource limits that tasks inherit: those that the command names, else those of the site.
 fn propagated_limits(wishes: &Submission, step: &CreateStepResponse) -> anyhow::Result<Propagate> {
     match step.propagated_limits.as_str() {
         "" => Ok(wishes.propagate.clone()),

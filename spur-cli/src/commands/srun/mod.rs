@@ -225,7 +225,7 @@ struct LaidOut {
 }
 
 impl LaidOut {
-    /// The rank of its first task.
+    /// Returns the rank of the step's first task.
     fn first_task(&self) -> u32 {
         self.step.nodes.first().map_or(0, |node| node.first_task)
     }
@@ -429,7 +429,7 @@ impl Party {
                             event => run.take(session, index - run.first, event),
                         }
                     }
-                    // Components that are one program end together.
+                    // The components of one program end together.
                     let is_ended = |run: &Run| run.killed || run.cancelled;
                     if self.runs.iter().any(is_ended) {
                         let others = self.runs.iter_mut().filter(|run| !is_ended(run));

@@ -34,7 +34,7 @@ impl State {
 /// States of the tasks of a step.
 #[derive(Debug)]
 pub(super) struct States {
-    /// The rank of the first.
+    /// Rank of the first task.
     first: u32,
     all: Vec<State>,
 }

@@ -282,8 +282,8 @@ fn count(number: u64, _: &Show) -> String {
     number.to_string()
 }
 
-/// Bytes as Slurm writes them here: in the unit of `--units`, else in the largest unit that leaves a whole
-/// number.
+/// Formats bytes in the unit of `--units`, else in the largest unit that gives a whole number, as Slurm
+/// does.
 fn size(bytes: u64, show: &Show) -> String {
     if let Some(unit) = show.unit.filter(|_| bytes > 0) {
         return in_unit(bytes, unit);

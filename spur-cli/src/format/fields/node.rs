@@ -83,7 +83,7 @@ pub fn groups(name: &str) -> Groups {
     }
 }
 
-/// `JobDefaults=`: what each GPU brings along in jobs that do not say it.
+/// Returns `JobDefaults=`: CPUs and memory per GPU of jobs that request neither.
 pub fn job_defaults(partition: &Partition) -> String {
     let cpus = partition.default_cpus_per_gpu.map(|cpus| format!("DefCpuPerGPU={cpus}"));
     let memory = partition.default_memory_per_gpu_mb.map(|mb| format!("DefMemPerGPU={mb}"));

@@ -23,7 +23,7 @@ use crate::version::SLURM;
 /// Version of the data parser whose shape is printed.
 const PARSER: &str = "v0.0.41";
 
-/// Slurm's number of the protocol of its 24.05.
+/// Number of the protocol of Slurm 24.05.
 pub const RPC_VERSION: u32 = 10_496;
 
 /// The requested output format of records.

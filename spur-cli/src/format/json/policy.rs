@@ -1,19 +1,19 @@
-//! Accounts, users, associations and QOS as `sacctmgr --json` has them.
+//! Accounts, users, associations and QOS in the shape of `sacctmgr --json`.
 
 use serde_json::{Value, json};
 use spur_proto::v1::{AccountRecord, AssociationRecord, LimitValue, QosRecord, UserRecord};
 
 use super::value::{merged, number, tres, unlimited};
 
-/// Raw shares of an association that shares as its parent, in Slurm's numbers.
+/// Slurm's number for the raw shares of an association that shares as its parent.
 const PARENT_SHARES: u32 = 2_147_483_647;
 
-/// The value of a limit; empty if it is not set.
+/// Returns the value of a limit; empty if the limit is not set.
 fn text<'a>(limits: &'a [LimitValue], name: &str) -> &'a str {
     limits.iter().find(|limit| limit.name == name).map_or("", |limit| &limit.value)
 }
 
-/// A limit of a count or of minutes.
+/// Returns a limit that is a count or a number of minutes.
 fn count(limits: &[LimitValue], name: &str) -> Value {
     unlimited(text(limits, name).parse::<u64>().ok())
 }
@@ -26,14 +26,14 @@ fn deleted(deleted: bool) -> Value {
     if deleted { json!(["DELETED"]) } else { json!([]) }
 }
 
-/// The names of an association, as other records refer to it.
+/// Returns the names by which other records refer to an association.
 pub fn association_name(cluster: &str, own: &AssociationRecord) -> Value {
     json!({
         "account": own.account, "cluster": cluster, "partition": own.partition, "user": own.user, "id": own.id,
     })
 }
 
-/// An association with the limits that it has or inherits.
+/// Returns an association with its own and its inherited limits.
 pub fn association(cluster: &str, own: &AssociationRecord) -> Value {
     let shares = if own.shares == "parent" { PARENT_SHARES } else { own.shares.parse().unwrap_or(1) };
     let names = json!({
@@ -84,7 +84,7 @@ fn association_limits(limits: &[LimitValue]) -> Value {
     })
 }
 
-/// The word of Slurm's data parser for a flag of a QOS.
+/// Returns the word of Slurm's data parser for a flag of a QOS.
 fn flag(name: &str) -> &str {
     match name {
         "DenyOnLimit" => "DENY_LIMIT",
@@ -170,7 +170,7 @@ fn qos_limits(qos: &QosRecord) -> Value {
     })
 }
 
-/// A user. Associations and coordinated accounts are those that were asked for.
+/// Returns a user with these associations, and with coordinated accounts if `with_coordinators` is set.
 pub fn user(user: &UserRecord, associations: Vec<Value>, with_coordinators: bool) -> Value {
     let coordinated = user.all_coordinated.iter().filter(|_| with_coordinators);
     let coordinated: Vec<Value> =
@@ -187,7 +187,7 @@ pub fn user(user: &UserRecord, associations: Vec<Value>, with_coordinators: bool
     })
 }
 
-/// An account. Associations and coordinators are those that were asked for.
+/// Returns an account with these associations, and with coordinators if `with_coordinators` is set.
 pub fn account(account: &AccountRecord, associations: Vec<Value>, with_coordinators: bool) -> Value {
     let coordinators = account.all_coordinators.iter().filter(|_| with_coordinators);
     let coordinators: Vec<Value> = coordinators
@@ -203,7 +203,7 @@ pub fn account(account: &AccountRecord, associations: Vec<Value>, with_coordinat
     })
 }
 
-/// A cluster with its resources as Slurm writes them (`cpu=4,mem=8000M`).
+/// Returns a cluster. `resources` is in Slurm's notation (`cpu=4,mem=8000M`).
 pub fn cluster(name: &str, host: &str, port: &str, nodes: &str, resources: &str) -> Value {
     json!({
         "associations": {

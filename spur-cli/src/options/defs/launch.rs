@@ -116,7 +116,7 @@ pub(super) const OPTIONS: &[Def] = &[
     .only(SRUN)
     .env(&["SLURM_MPI_TYPE"]),
     Def::flag("interactive", None, "the step that salloc runs its shell in", |s, _| {
-        // One task on the first node, which uses nothing and sees all that the job has.
+        // One task on the first node, which needs no resources and may use all resources of the job.
         s.step.external = true;
         "1".clone_into(&mut s.spec.nodes);
         s.spec.tasks = Some(1);

@@ -36,7 +36,7 @@ struct Inner {
     lease: Duration,
     /// Index of the server of the last connection.
     current: AtomicUsize,
-    /// The number of the server whose settings were looked at last, from 1; 0 for none.
+    /// Number of the server whose settings were checked last, from 1; 0 for none.
     checked: AtomicUsize,
 }
 
@@ -106,7 +106,7 @@ impl Database {
         &self.inner.servers[self.inner.current.load(Ordering::Relaxed)].place
     }
 
-    /// Has the settings of whichever server is connected to next looked at.
+    /// Requires a check of the settings at the next connection to any server.
     pub(super) fn check_anew(&self) {
         self.inner.checked.store(0, Ordering::Relaxed);
     }
@@ -163,13 +163,13 @@ impl Database {
         Ok(connection)
     }
 
-    /// Refuses a server whose acknowledgements are worth nothing, and warns of one whose failover can lose
-    /// them. A server that was looked at last is taken as it was.
+    /// Refuses a server that can lose acknowledged commits in a crash, and warns of one that can lose them
+    /// in a failover. The server that was checked last is not checked again.
     async fn check(&self, connection: &mut PgConnection, server: usize) -> Result<(), StoreError> {
         if self.inner.checked.load(Ordering::Relaxed) == server + 1 {
             return Ok(());
         }
-        // An ordinary role sees that there are replicas, and not whether they are synchronous.
+        // An ordinary role can read the number of replicas, but not whether they are synchronous.
         let read = "SELECT current_setting('server_version_num')::int, current_setting('server_version'),
                            current_setting('fsync'), current_setting('full_page_writes'),
                            (SELECT count(*) FROM pg_stat_replication),

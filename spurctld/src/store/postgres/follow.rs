@@ -118,8 +118,8 @@ impl Follower {
         }
     }
 
-    /// A handle on the journal for readers, who see in it whether the database answers and where the leader
-    /// is.
+    /// Returns a handle of the journal for readers. The handle also gives the state of the database and
+    /// the address of the leader.
     #[must_use]
     pub fn journal(&self) -> Journal {
         let reader = backend::Reader::Postgres(self.reader.clone());

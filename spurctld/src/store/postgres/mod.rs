@@ -87,7 +87,7 @@ pub(super) fn may_pass(error: &StoreError) -> bool {
 /// Returns the text of an error for people.
 fn words(error: &sqlx::Error) -> String {
     match error {
-        // The library of TLS has a link there to its manual.
+        // The TLS library's text for this error is a link to its manual.
         sqlx::Error::Io(io) if io.kind() == std::io::ErrorKind::UnexpectedEof => {
             "the database closed the connection".to_owned()
         }

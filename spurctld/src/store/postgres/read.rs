@@ -56,7 +56,8 @@ macro_rules! read {
                 }
                 Err(error) if again && failure(&error) == Failure::Lost => {
                     again = false;
-                    // What broke one connection has mostly broken the others: none of them is tried.
+                    // The fault that broke one connection has mostly broken the idle ones, so they are
+                    // closed.
                     $reader.forget_idle();
                 }
                 Err(error) => break Err($reader.failed($action, error)),

@@ -27,7 +27,8 @@ pub struct Extra {
     pub files: Vec<PathBuf>,
 }
 
-/// A running server, whose files are in one directory. The directory is removed when the server ends.
+/// A running server, whose files are in one directory. The directory is removed at the end of the test's
+/// process.
 pub struct Postgres {
     programs: PathBuf,
     directory: PathBuf,
@@ -205,8 +206,9 @@ fn put(data: &Path, extra: &Extra, user: Option<(u32, u32)>) {
     }
 }
 
-/// Starts the server, and a shell that ends the server when its standard input is closed. The shell also
-/// removes the directory, but only then, since the server may be restarted.
+/// Starts the server, and a shell that ends the server when the shell's standard input is closed. The
+/// shell removes the directory only if the test's process has ended, since the test may start the server
+/// again.
 fn keep(programs: &Path, directory: &Path, user: Option<(u32, u32)>) -> Child {
     let script = r#"
         "$1/postgres" -D "$2/data" -k "$2" >>"$2/log" 2>&1 </dev/null &

@@ -24,8 +24,7 @@ impl<S: Stream<Item = Result<v1::HoldAllocationResponse, Status>> + Unpin> Strea
     type Item = S::Item;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<S::Item>> {
-        // Messages come first, because they give the reason for the job's end. After the last message the
-        // stream ends.
+        // Messages come first, because they give the reason for the job's end.
         if let Poll::Ready(Some(message)) = self.hold.messages.poll_recv(context) {
             return Poll::Ready(Some(Ok(v1::HoldAllocationResponse { message, ..Default::default() })));
         }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What moves of requeueable jobs do for requests of whole pods, on the trace of LLNL Atlas.
+"""Measures the effect of moves of requeueable jobs on requests for whole pods, on the trace of LLNL Atlas.
 
 The machine has 1,152 nodes of 8 cores: 48 leaves of 24 nodes below 4 pods of 288. Every second job of the trace may be
 requeued. From time to time a request comes that one pod has to hold. The trace is simulated twice: with the requests alone,

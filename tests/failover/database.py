@@ -191,7 +191,7 @@ class Patroni:
 
     @staticmethod
     def write(path, document):
-        # JSON is YAML.
+        # A JSON document is also a YAML document.
         with open(path, "w", encoding="ascii") as file:
             json.dump(document, file, indent=1)
         command("chown", USER, path)

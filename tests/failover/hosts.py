@@ -112,7 +112,7 @@ class Hosts:
     @classmethod
     def remove(cls):
         for host in HOSTS:
-            # Steps and servers have sessions of their own.
+            # Steps and servers have their own sessions, so their processes are found by namespace.
             for pid in command("ip", "netns", "pids", cls.namespace(host), check=False).stdout.split():
                 try:
                     os.kill(int(pid), signal.SIGKILL)

@@ -8,7 +8,7 @@
 //! preempt by = "partition"              (TOML, likewise)
 //! qos name = "high"                     (TOML, likewise)
 //! limit user a MaxJobs=1                (of an account `x`, a user or a QOS; enforced from then on)
-//! run 1 n[0-1] limit=600 cpus=4         (cpus left out: whole nodes; partition=low qos=low user=a no-preempt)
+//! run 1 n[0-1] limit=600 cpus=4 (cpus left out: whole nodes; partition=low qos=low user=a no-preempt)
 //! job 2 -N 2 -t 600 -n 4 …
 //! reserve r n[2-3] from=600 to=1200 flags=MAINT users=alice  (licenses=x:2; no nodes: `-`)
 //! at 60 end 1

@@ -5,8 +5,7 @@
 //! one domain of each layer that `--het-gather` makes a must. Allowed ways are compared in lexicographic
 //! order:
 //!
-//! 1. left to right, the fewest domains of each layer that `--het-gather` prefers, over all components
-//! together;
+//! 1. left to right, the fewest domains of each layer that `--het-gather` prefers, over all components;
 //! 2. component by component, how local its placement is: see `rank::locality`;
 //! 3. component by component, how well it fits, and whose nodes come first.
 //!

@@ -9,7 +9,8 @@
 //!
 //! Starts, reservations and promises are those of a pass over the whole queue ([`Pass`](super::Pass)) on the
 //! same cluster at the same time. Where that does not hold, the quick pass is not used; see
-//! [`Quick::serves`].
+//! [`Quick::serves`]. One exception is known: where limits stop jobs before the head, a quick pass may leave
+//! its promise to the next deep pass.
 
 mod ahead;
 mod fit_now;

@@ -23,7 +23,7 @@ pub trait Listing {
     fn common(&mut self) -> &mut Common;
 }
 
-const ONE: &str = "there is one cluster, and no federation";
+const NO_FEDERATION: &str = "clusters form no federation";
 
 /// Defines `--json`.
 pub const fn json<S: Listing>() -> Opt<S> {
@@ -59,7 +59,7 @@ pub const fn clusters<S: Listing>() -> Opt<S> {
 pub const fn federation<S: Listing>(env: &'static [&'static str]) -> Opt<S> {
     Opt::flag("federation", None, "all clusters of the federation", |_, _| Ok(()))
         .env(env)
-        .without_effect(ONE)
+        .without_effect(NO_FEDERATION)
 }
 
 /// Defines `--local`, which is the default behaviour.
@@ -69,7 +69,9 @@ pub const fn local<S: Listing>(env: &'static [&'static str]) -> Opt<S> {
 
 /// Defines `--sibling`.
 pub const fn sibling<S: Listing>(env: &'static [&'static str]) -> Opt<S> {
-    Opt::flag("sibling", None, "sibling jobs of the federation", |_, _| Ok(())).env(env).without_effect(ONE)
+    Opt::flag("sibling", None, "sibling jobs of the federation", |_, _| Ok(()))
+        .env(env)
+        .without_effect(NO_FEDERATION)
 }
 
 /// Defines `--all`.

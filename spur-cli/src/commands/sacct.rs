@@ -138,7 +138,7 @@ const OPTIONS: &[QueryOpt] = &[
         Ok(())
     }),
     QueryOpt::flag("allclusters", Some('L'), "jobs of all clusters", |_, _| Ok(()))
-        .without_effect("there is one cluster, and no federation"),
+        .without_effect("-M all asks the clusters of the configuration"),
     QueryOpt::value(
         "associations",
         Some('x'),

@@ -71,7 +71,7 @@ const OPTIONS: &[OrderOpt] = &[
     OrderOpt::flag("hurry", Some('H'), "without staging out burst buffers", |_, _| Ok(()))
         .without_effect("there are no burst buffers"),
     OrderOpt::value("sibling", None, "CLUSTER", "on a sibling of the federation", |_, _| Ok(()))
-        .without_effect("there is one cluster, and no federation"),
+        .without_effect("clusters form no federation"),
     OrderOpt::value("wckey", None, "NAME", "only jobs of this key", |o, text| {
         o.filter.wckeys = query::list(text);
         Ok(())

@@ -306,7 +306,7 @@ fn say(session: &mut Session, text: &str) -> anyhow::Result<u8> {
 /// Commands of Slurm that Spur does not have, with their messages.
 const REFUSED: [(&str, &str); 3] = [
     ("abort", "abort: not supported by Spur; scontrol shutdown controller ends it, and nothing is lost"),
-    ("fsdampeningfactor", "fsdampeningfactor: not supported by Spur: there is no fair share"),
+    ("fsdampeningfactor", "fsdampeningfactor: not supported by Spur: Fair Tree has no dampening"),
     ("token", "Error fetching token: each command gets its own from the daemon of its host"),
 ];
 

@@ -49,7 +49,7 @@ type SettingsOpt = Opt<Settings>;
 
 const OPTIONS: &[SettingsOpt] = &[
     SettingsOpt::flag("all_clusters", Some('a'), "all clusters", |_, _| Ok(()))
-        .without_effect("there is one cluster, and no federation"),
+        .without_effect("a report is of one cluster"),
     SettingsOpt::flag("noheader", Some('n'), "no header", |settings, _| {
         settings.no_header = true;
         Ok(())

@@ -54,7 +54,7 @@ pub(super) const OPTIONS: &[Def] = &[
     Def::value("cluster-constraint", None, "list", "features of clusters to submit to", nothing)
         .only(JOB)
         .env(&["SBATCH_CLUSTER_CONSTRAINT"])
-        .without_effect("there is one cluster, as with Slurm where there is no federation"),
+        .without_effect("clusters form no federation"),
     Def::value(
         "deadline",
         None,

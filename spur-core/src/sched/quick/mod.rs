@@ -9,8 +9,7 @@
 //!
 //! Starts, reservations and promises are those of a pass over the whole queue ([`Pass`](super::Pass)) on the
 //! same cluster at the same time. Where that does not hold, the quick pass is not used; see
-//! [`Quick::serves`]. One exception is known: where limits stop jobs before the head, a quick pass may leave
-//! its promise to the next deep pass.
+//! [`Quick::serves`].
 
 mod ahead;
 mod fit_now;
@@ -89,6 +88,8 @@ struct Memory {
     /// The first second at which a limit leaves enough for a job that it has stopped, if nothing else happens
     /// until then.
     again: Option<Time>,
+    /// True if nodes were free for a waiting job and only a limit stopped it.
+    limit_stops_fitting: bool,
     /// The value of [`Counters::freed`](crate::cluster::Counters::freed) at the last pass.
     freed: u64,
 }
@@ -160,8 +161,10 @@ impl Quick {
         reservations: &mut Reservations,
     ) -> (Self, Plan) {
         let PlanInput { cluster, inventory, forecast, now } = input;
+        let is_later = self.ledger.books.now != now;
         let touched = self.catch_up(input);
         let Self { mut ledger, eligible_sets, mut memory } = self;
+        memory.settled &= !(is_later && memory.fit_may_end(inventory, line));
         memory.settled &= memory.still_holds(inventory, line, changes, now);
         memory.settled &= memory.again.is_none_or(|again| again > now);
         let keeps = inventory.policy.scheduler.backfill == Backfill::Conservative;
@@ -211,6 +214,7 @@ impl Quick {
             let before = memory.again.filter(|_| was_settled);
             plan.again = limits.again().into_iter().chain(before).min();
             memory.again = plan.again;
+            memory.limit_stops_fitting = limits.stops_fitting() || (was_settled && memory.limit_stops_fitting);
             memory.closed = limits.take_closed();
             memory.booked = if keeps { limits.take_bookings() } else { Bookings::default() };
         }
@@ -344,6 +348,15 @@ impl Memory {
             && self.planned.iter().all(|made| made.start > now)
             && (!changes.resorted || self.are_first(inventory, line))
             && !changes.arrived.iter().any(|job| self.comes_first(inventory, line, *job))
+    }
+
+    /// True if time alone may end the fit of a job that only a limit stops. Such a job may then get a later
+    /// start, and become the head. What ends a fit is a reservation, or the later start of a job before it:
+    /// of another component, since this one has no head yet.
+    fn fit_may_end(&self, inventory: &Inventory, line: &PendingOrder) -> bool {
+        let components = || line.members().iter().filter(|members| **members > 0).count();
+        self.limit_stops_fitting
+            && (!inventory.reservations.is_empty() || (!self.planned.is_empty() && components() > 1))
     }
 
     /// True if no job comes before the head of any of its components after the order has changed.

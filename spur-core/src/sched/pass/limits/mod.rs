@@ -49,6 +49,8 @@ pub(crate) struct PassLimits {
     stop: Option<Over>,
     /// A limit that leaves that job too little now, and may leave enough later.
     lacks: Option<Over>,
+    /// True if nodes are free now for some job and only a limit stops it.
+    stops_fitting: bool,
     /// The components of the job that is looked at, by job and partition, at the places and times at which
     /// limits let them start.
     found: Vec<(JobId, usize, Booking)>,
@@ -73,6 +75,7 @@ impl PassLimits {
                 not_now: Vec::new(),
                 stop: None,
                 lacks: None,
+                stops_fitting: false,
                 found: Vec::new(),
                 closed: Closed::default(),
                 stopped: Vec::new(),
@@ -110,6 +113,11 @@ impl PassLimits {
     /// until then; `None` if there is none.
     pub(crate) fn again(&self) -> Option<Time> {
         self.room.again()
+    }
+
+    /// True if nodes are free now for some job and only a limit stops it.
+    pub(crate) fn stops_fitting(&self) -> bool {
+        self.stops_fitting
     }
 
     /// Takes out the limits that have stopped jobs.
@@ -288,6 +296,7 @@ impl<S: Space> Walk<S> {
             let Some(limits) = &mut self.limits else { return false };
             if let Some(over) = limits.room.over(&rules, &ask) {
                 limits.stop = Some(over);
+                limits.stops_fitting |= from <= self.now;
                 return true;
             }
             let booking = booking(&rules, amounts.all, limit, from..to);

@@ -20,6 +20,7 @@ mod most_free;
 mod selection;
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
@@ -88,8 +89,8 @@ struct Memory {
     /// The first second at which a limit leaves enough for a job that it has stopped, if nothing else happens
     /// until then.
     again: Option<Time>,
-    /// True if nodes were free for a waiting job and only a limit stopped it.
-    limit_stops_fitting: bool,
+    /// The last place in the queue of a job for which nodes were found and that only a limit stops.
+    last_stopped: Option<Key>,
     /// The value of [`Counters::freed`](crate::cluster::Counters::freed) at the last pass.
     freed: u64,
 }
@@ -161,12 +162,11 @@ impl Quick {
         reservations: &mut Reservations,
     ) -> (Self, Plan) {
         let PlanInput { cluster, inventory, forecast, now } = input;
-        let is_later = self.ledger.books.now != now;
+        let before = self.ledger.books.now;
         let touched = self.catch_up(input);
         let Self { mut ledger, eligible_sets, mut memory } = self;
-        memory.settled &= !(is_later && memory.fit_may_end(inventory, line));
         memory.settled &= memory.still_holds(inventory, line, changes, now);
-        memory.settled &= memory.again.is_none_or(|again| again > now);
+        memory.settled &= memory.limits_still_stop(inventory, line, changes, before..now);
         let keeps = inventory.policy.scheduler.backfill == Backfill::Conservative;
         let known = if keeps { std::mem::take(reservations) } else { Reservations::default() };
         ledger.begin(cluster, memory.planned.iter().chain(known.iter()));
@@ -191,11 +191,7 @@ impl Quick {
             memory.heads.fill(None);
             memory.planned.clear();
         }
-        for (seat, head) in walk.heads.iter_mut().zip(&memory.heads) {
-            *seat = head.as_ref().map(|head| head.job);
-        }
-        walk.made = std::mem::take(&mut memory.planned);
-        memory.recall_limits(&mut walk, line);
+        memory.recall(&mut walk, line);
         let was_settled = memory.settled;
         let mut round = Selection::new(cluster, line, walk, keeps);
         if memory.settled {
@@ -211,11 +207,7 @@ impl Quick {
             if !precedence::may_preempt(cluster) {
                 limits.take_stopped().into_iter().for_each(|(job, group)| line.put_to_sleep(job, group));
             }
-            let before = memory.again.filter(|_| was_settled);
-            plan.again = limits.again().into_iter().chain(before).min();
-            memory.again = plan.again;
-            memory.limit_stops_fitting = limits.stops_fitting() || (was_settled && memory.limit_stops_fitting);
-            memory.closed = limits.take_closed();
+            memory.learn_limits(limits, was_settled, &mut plan);
             memory.booked = if keeps { limits.take_bookings() } else { Bookings::default() };
         }
         if keeps {
@@ -281,9 +273,13 @@ impl Quick {
 }
 
 impl Memory {
-    /// Books the later starts that are known already in the limits of a pass. If the queue is settled, passes
-    /// on the limits that have stopped jobs.
-    fn recall_limits(&mut self, walk: &mut Walk<Ledger>, line: &PendingOrder) {
+    /// Passes on the heads and their later starts, and books these in the limits. If the queue is settled,
+    /// passes on the limits that have stopped jobs.
+    fn recall(&mut self, walk: &mut Walk<Ledger>, line: &PendingOrder) {
+        for (seat, head) in walk.heads.iter_mut().zip(&self.heads) {
+            *seat = head.as_ref().map(|head| head.job);
+        }
+        walk.made = std::mem::take(&mut self.planned);
         let closed = std::mem::take(&mut self.closed);
         let Some(limits) = &mut walk.limits else { return };
         if self.settled {
@@ -350,13 +346,38 @@ impl Memory {
             && !changes.arrived.iter().any(|job| self.comes_first(inventory, line, *job))
     }
 
-    /// True if time alone may end the fit of a job that only a limit stops. Such a job may then get a later
-    /// start, and become the head. What ends a fit is a reservation, or the later start of a job before it:
-    /// of another component, since this one has no head yet.
-    fn fit_may_end(&self, inventory: &Inventory, line: &PendingOrder) -> bool {
+    /// Remembers the limits that have stopped jobs, beside those of the pass before if it left a settled
+    /// queue.
+    fn learn_limits(&mut self, limits: &mut PassLimits, was_settled: bool, plan: &mut Plan) {
+        let (again, last_stopped) =
+            (self.again.filter(|_| was_settled), self.last_stopped.filter(|_| was_settled));
+        plan.again = limits.again().into_iter().chain(again).min();
+        self.again = plan.again;
+        self.last_stopped = limits.last_stopped().max(last_stopped);
+        self.closed = limits.take_closed();
+        // A start may take the nodes that were found for a job that only a limit stops.
+        self.settled &= self.last_stopped.is_none() || plan.starts.is_empty();
+    }
+
+    /// True if a pass over all jobs would find that limits stop the same jobs as before. A job that only a
+    /// limit stops gets a later start, and may become the head, once the nodes that were found for it are
+    /// not free any more. They are taken by a job that comes before it, by a reservation as time goes by, or
+    /// by the later start of a job before it, which is of another component: its own has no head yet.
+    fn limits_still_stop(
+        &self,
+        inventory: &Inventory,
+        line: &PendingOrder,
+        changes: &Changes,
+        Range { start: before, end: now }: Range<Time>,
+    ) -> bool {
+        if self.again.is_some_and(|again| again <= now) {
+            return false;
+        }
+        let Some(last) = self.last_stopped else { return true };
+        let comes_before = |job: &JobId| line.key(*job).is_some_and(|key| key < last);
         let components = || line.members().iter().filter(|members| **members > 0).count();
-        self.limit_stops_fitting
-            && (!inventory.reservations.is_empty() || (!self.planned.is_empty() && components() > 1))
+        let is_shut = || !inventory.reservations.is_empty() || (!self.planned.is_empty() && components() > 1);
+        !changes.resorted && !changes.arrived.iter().any(comes_before) && (before == now || !is_shut())
     }
 
     /// True if no job comes before the head of any of its components after the order has changed.

@@ -49,8 +49,8 @@ pub(crate) struct PassLimits {
     stop: Option<Over>,
     /// A limit that leaves that job too little now, and may leave enough later.
     lacks: Option<Over>,
-    /// True if nodes are free now for some job and only a limit stops it.
-    stops_fitting: bool,
+    /// The last place in the queue of a job for which nodes were found and that only a limit stops.
+    last_stopped: Option<Key>,
     /// The components of the job that is looked at, by job and partition, at the places and times at which
     /// limits let them start.
     found: Vec<(JobId, usize, Booking)>,
@@ -75,7 +75,7 @@ impl PassLimits {
                 not_now: Vec::new(),
                 stop: None,
                 lacks: None,
-                stops_fitting: false,
+                last_stopped: None,
                 found: Vec::new(),
                 closed: Closed::default(),
                 stopped: Vec::new(),
@@ -115,9 +115,9 @@ impl PassLimits {
         self.room.again()
     }
 
-    /// True if nodes are free now for some job and only a limit stops it.
-    pub(crate) fn stops_fitting(&self) -> bool {
-        self.stops_fitting
+    /// The last place in the queue of a job for which nodes were found and that only a limit stops.
+    pub(crate) fn last_stopped(&self) -> Option<Key> {
+        self.last_stopped
     }
 
     /// Takes out the limits that have stopped jobs.
@@ -296,7 +296,7 @@ impl<S: Space> Walk<S> {
             let Some(limits) = &mut self.limits else { return false };
             if let Some(over) = limits.room.over(&rules, &ask) {
                 limits.stop = Some(over);
-                limits.stops_fitting |= from <= self.now;
+                limits.last_stopped = limits.last_stopped.max(Some(candidate.key));
                 return true;
             }
             let booking = booking(&rules, amounts.all, limit, from..to);

@@ -5,7 +5,7 @@ use std::path::Path;
 use prost::Message;
 
 /// Messages that clients print as JSON; the names of the fields are the names of the keys.
-const SHOWN: [&str; 28] = [
+const SHOWN: [&str; 31] = [
     "AssociationRecord",
     "LimitValue",
     "TresShare",
@@ -16,6 +16,9 @@ const SHOWN: [&str; 28] = [
     "Span",
     "Step",
     "Node",
+    "FabricReport",
+    "Neighbour",
+    "IbPort",
     "Partition",
     "Reservation",
     "License",

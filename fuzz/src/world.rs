@@ -8,6 +8,7 @@ use spur_core::controller::{Command, Input, handle};
 use spur_core::model::caller::{Caller, Owner};
 use spur_core::model::config::Config;
 use spur_core::model::history::Seen;
+use spur_core::model::fabric_report::FabricReport;
 use spur_core::model::node::{NodeShape, Registration};
 use spur_core::sched;
 use spur_core::sched::forecast::Limits;
@@ -63,6 +64,7 @@ static START: LazyLock<Cluster> = LazyLock::new(|| {
             peer: Arc::default(),
             containment: Arc::default(),
             fault: Arc::default(),
+            fabric: FabricReport::default(),
         };
         world.input(Input::Registered {
             name: name.into(),

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use clap::builder::NonEmptyStringValueParser;
+use spur_core::text::ParseError;
 use spur_core::text::address::HostPort;
 use spur_core::text::gres::GresSpec;
+use spur_core::text::place::Places;
 
 /// Runs the jobs of one node of a Spur cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Parser)]
@@ -48,9 +50,15 @@ pub struct Args {
     /// Features for --constraint, separated by commas.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub features: Vec<String>,
-    /// Where the node is in the topologies, such as default:spine1:leaf3.
-    #[arg(long, value_name = "PLACE", default_value = "", hide_default_value = true)]
+    /// Where the node is in the topologies, such as default:spine1:leaf3. The controller puts a node there
+    /// that is in no domain and has no jobs.
+    #[arg(long, value_name = "PLACE", default_value = "", hide_default_value = true, value_parser = places)]
     pub topology: String,
+}
+
+/// Checks the places of a node.
+fn places(text: &str) -> Result<String, ParseError> {
+    text.parse::<Places>().map(|places| places.to_string())
 }
 
 #[cfg(test)]

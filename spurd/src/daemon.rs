@@ -24,9 +24,9 @@ use crate::clock::ControllerClock;
 use crate::launcher::Launcher;
 use crate::log;
 use crate::node::groups::Groups;
-use crate::node::health;
 use crate::node::inventory::{Inventory, Kernel};
 use crate::node::job_container::JobContainers;
+use crate::node::{fabric, health};
 use crate::owner::register::{self, Registrar};
 use crate::owner::{Owner, Tools};
 use crate::rpc::StepService;
@@ -113,6 +113,7 @@ pub async fn run(
     keyring.iter().cloned().for_each(|keyring| serve_tokens(&settings, keyring));
     // An unhealthy node is drained before jobs arrive.
     let asked = health::look_after(settings_seen.clone()).await;
+    let fabric = fabric::follow(settings_seen.clone(), kernel.clone()).await;
     let registrar = Registrar {
         settings: settings_seen,
         inventory: Arc::clone(&inventory),
@@ -124,6 +125,7 @@ pub async fn run(
         clock,
         instance: crate::spool::random_id().context("no random name can be drawn")?,
         inbox: inbox.clone(),
+        fabric,
     };
     let registrar = tokio::spawn(registrar.run(asked));
     tracing::info!(node = settings.name, address, spool = %settings.spool.display(), "spurd is up");

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use spur_core::cluster::{Cluster, invariant};
+use spur_core::cluster::{Cluster, invariant, reported};
 use spur_core::controller::command::{Held, NodeChange, NodeStateChange, Report, Submission, Unacknowledged};
 use spur_core::controller::{self, Command, Haste, Input, timers};
 use spur_core::id::{ArrayTaskId, Attempt, BlobId, HistoryId, JobId, NodeId, StepId};
@@ -11,6 +11,7 @@ use spur_core::model::caller::{Caller, Owner};
 use spur_core::model::change::{JobChange, licenses};
 use spur_core::model::clock::Clock;
 use spur_core::model::config::Config;
+use spur_core::model::fabric_report::{FabricReport, Neighbour};
 use spur_core::model::history::Seen;
 use spur_core::model::job::{Batch, Extra, JobSpec, MemoryNeed, Shape};
 use spur_core::model::node::{NextState, NodeGres, Registration};
@@ -298,8 +299,9 @@ impl Session {
         }
     }
 
-    /// The command `register NODE [boot=N] [spool=N] [cpus=N] [live=JOB.rN] [over=JOB.rN] [ended=JOB.rN]…`;
-    /// for each ended attempt the node has an unacknowledged report.
+    /// The command `register NODE [boot=N] [spool=N] [cpus=N] [live=JOB.rN] [over=JOB.rN] [ended=JOB.rN]…
+    /// [clique=NAME] [switches=NAME,…] [topology=PLACE]`; for each ended attempt the node has an
+    /// unacknowledged report.
     fn register(&self, rest: &[&str]) -> Input {
         let get = |key: &str| rest.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
         let configured = self.cluster.node_named(rest[0]).map(|node| node.config.shape.clone());
@@ -336,6 +338,16 @@ impl Session {
             peer: Arc::default(),
             containment: Arc::default(),
             fault: get("fault").unwrap_or_default().into(),
+            fabric: FabricReport {
+                places: get("topology").unwrap_or_default().into(),
+                clique: get("clique").unwrap_or_default().into(),
+                neighbours: get("switches")
+                    .into_iter()
+                    .flat_map(|list| list.split(','))
+                    .map(linked_to)
+                    .collect(),
+                ports: Vec::new(),
+            },
         };
         Input::Registered {
             name: rest[0].into(),
@@ -428,7 +440,10 @@ impl Session {
             let power = node.power.as_ref().map(|power| format!(" {}", print::powered(Some(power))));
             let health = print::health(&node.health) + &power.unwrap_or_default();
             let jobs: Vec<String> = node.jobs.iter().map(ToString::to_string).collect();
-            let place = print::place(&self.cluster, node);
+            let mut place = print::place(&self.cluster, node);
+            if let Some(reported) = reported::differences(&self.cluster).get(&node.id) {
+                let _ = write!(place, " reports {reported}");
+            }
             let _ = writeln!(
                 said,
                 "node {} {health}{drain} cpus={} jobs={}{place}",
@@ -536,6 +551,11 @@ fn submission(rest: &[&str]) -> Submission {
     };
     let time_limit = get("time").map(|text| text.parse().expect("a time limit"));
     Submission { spec, time_limit, requeue: get("requeue").map(|text| text != "no"), rest: Vec::new() }
+}
+
+/// A link to a switch.
+fn linked_to(switch: &str) -> Neighbour {
+    Neighbour { switch: switch.into(), ..Neighbour::default() }
 }
 
 fn step(rest: &[&str]) -> StepSpec {

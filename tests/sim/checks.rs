@@ -58,6 +58,9 @@ pub(crate) fn at_rest(world: &World) {
     preemption_keeps_its_word(world);
     components_share_their_fate(world);
     suspended_jobs_come_first(world);
+    if world.reports {
+        nodes_go_where_they_report(world);
+    }
     suspended_time_does_not_count(world);
     what_must_be_in_one_leaf_starts_there(world);
     assert!(world.nodes.iter().all(crate::node::Node::is_quiet), "a node still has something to say");
@@ -436,5 +439,52 @@ fn records_tell_the_truth(world: &World) {
             let id = job.spec.het.as_ref().map_or(job.array_id(), |het| het.leader);
             assert!(world.ledger.cancelled.contains(&id), "job {id} was never cancelled");
         }
+    }
+}
+
+/// The switch that a node has reported.
+fn switch_of(cluster: &Cluster, node: NodeId) -> Option<&str> {
+    let registration = cluster.node(node)?.registration.as_ref()?;
+    Some(&*registration.fabric.neighbours.first()?.switch)
+}
+
+/// The leaf of a node.
+fn leaf_of(cluster: &Cluster, node: NodeId) -> Option<String> {
+    let fabric = &cluster.topologies().first()?.fabric;
+    let leaf = fabric.leaf_of(fabric.pos(node)?)?;
+    Some(fabric.domain(leaf).full_name().to_owned())
+}
+
+/// The leaf in which other nodes that report a node's switch are: the one of that name, or else most of them.
+fn leaf_by_switch(cluster: &Cluster, node: NodeId) -> Option<String> {
+    let own = switch_of(cluster, node)?;
+    let others = cluster.nodes().iter().filter(|other| other.id != node);
+    let same = others.filter(|other| switch_of(cluster, other.id) == Some(own));
+    let leaves: Vec<String> = same.filter_map(|other| leaf_of(cluster, other.id)).collect();
+    let named = leaves.iter().find(|leaf| **leaf == *own);
+    let most =
+        leaves.iter().find(|leaf| leaves.iter().filter(|other| other == leaf).count() * 2 > leaves.len());
+    named.or(most).cloned()
+}
+
+/// Asserts that only nodes in no leaf and without jobs were moved, to the leaf of the other nodes that report
+/// their switch, and that no such node was forgotten.
+fn nodes_go_where_they_report(world: &World) {
+    let mut cluster = Cluster::default();
+    for entry in &world.disk.journal {
+        if let Event::NodesMoved { nodes, places } = &entry.event {
+            for node in nodes {
+                let known = cluster.node(*node).expect("it exists");
+                assert!(known.jobs.is_empty(), "{} has jobs and was moved", known.name());
+                assert_eq!(leaf_of(&cluster, *node), None, "{} had a place", known.name());
+                let place = places["default"].as_deref().map(str::to_owned);
+                assert_eq!(place, leaf_by_switch(&cluster, *node), "{} was moved elsewhere", known.name());
+            }
+        }
+        cluster.apply(entry);
+    }
+    for node in cluster.nodes().iter().filter(|node| node.jobs.is_empty()) {
+        let (leaf, reported) = (leaf_of(&cluster, node.id), leaf_by_switch(&cluster, node.id));
+        assert!(leaf.is_some() || reported.is_none(), "{} waits and belongs to {reported:?}", node.name());
     }
 }

@@ -62,6 +62,8 @@ pub(crate) struct Totals {
     pub(crate) nominations: u64,
     pub(crate) suspensions: u64,
     pub(crate) power_cuts: u64,
+    /// Number of moves of nodes to where they report to be.
+    pub(crate) reported: u64,
     /// The starts that were checked against limits of accounts and QOS.
     pub(crate) limited: Judged,
     reboots: u64,
@@ -88,6 +90,9 @@ impl Totals {
         self.nominations += count(|event| matches!(event, Event::JobNominated { .. }));
         self.suspensions += count(|event| matches!(event, Event::JobSuspended { .. }));
         self.power_cuts += ledger.power_cuts;
+        if world.reports {
+            self.reported += count(|event| matches!(event, Event::NodesMoved { .. }));
+        }
         self.reboots += ledger.reboots;
         self.daemon_kills += ledger.daemon_kills;
         self.broken_links += ledger.broken_links;
@@ -98,7 +103,7 @@ impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} runs: {} jobs ({} of several components), {} launches, {} entries, {} preempted for {} nominations, {} suspended, {} starts within limits ({} used one up), {} power cuts of the controller, {} reboots of nodes, \
+            "{} runs: {} jobs ({} of several components), {} launches, {} entries, {} preempted for {} nominations, {} suspended, {} starts within limits ({} used one up), {} moves to reported places, {} power cuts of the controller, {} reboots of nodes, \
              {} kills of node daemons, {} broken connections",
             self.runs,
             self.jobs,
@@ -110,6 +115,7 @@ impl fmt::Display for Totals {
             self.suspensions,
             self.limited.starts,
             self.limited.tight,
+            self.reported,
             self.power_cuts,
             self.reboots,
             self.daemon_kills,

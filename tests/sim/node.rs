@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use spur_core::controller::command::{Held, Report, Unacknowledged};
 use spur_core::id::{Attempt, NodeId};
+use spur_core::model::fabric_report::{FabricReport, Neighbour};
 use spur_core::model::node::{NodeShape, Registration};
 use spur_core::text::exit::ExitCode;
 use spur_core::text::time::Time;
@@ -60,6 +61,8 @@ pub(crate) struct Node {
     pub(crate) shape: NodeShape,
     /// Number of boots.
     pub(crate) boot: u32,
+    /// The switch at the node's link, which the node reports; `None` if nodes report nothing.
+    pub(crate) switch: Option<Arc<str>>,
     /// True if the daemon runs.
     pub(crate) running: bool,
     /// The node's connection; `None` without one.
@@ -77,6 +80,7 @@ impl Node {
             name,
             shape,
             boot: 1,
+            switch: None,
             running: true,
             session: None,
             records: BTreeMap::new(),
@@ -86,6 +90,8 @@ impl Node {
     }
 
     fn registration(&self) -> Registration {
+        let linked = |switch: &Arc<str>| Neighbour { switch: Arc::clone(switch), ..Neighbour::default() };
+        let neighbours = self.switch.iter().map(linked).collect();
         Registration {
             shape: self.shape.clone(),
             boot_id: self.boot.to_string().into(),
@@ -100,6 +106,7 @@ impl Node {
             peer: Arc::default(),
             containment: Arc::default(),
             fault: Arc::default(),
+            fabric: FabricReport { neighbours, ..FabricReport::default() },
         }
     }
 

@@ -50,9 +50,8 @@ pub(crate) fn halves(nodes: &[Arc<str>]) -> [&[Arc<str>]; 2] {
     [one, other]
 }
 
-/// Adds two leaves under one switch.
-pub(crate) fn add_leaves(policy: &mut Policy) {
-    let names: Vec<Arc<str>> = policy.nodes.iter().map(|node| Arc::clone(&node.name)).collect();
+/// Adds two leaves of some of the nodes, under one switch.
+pub(crate) fn add_leaves(policy: &mut Policy, names: &[Arc<str>]) {
     let switch = |name: &str, nodes: Option<String>, switches: Option<String>| SwitchConfig {
         name: name.to_owned(),
         nodes,
@@ -60,7 +59,7 @@ pub(crate) fn add_leaves(policy: &mut Policy) {
         ..SwitchConfig::default()
     };
     let leaf = |(name, nodes): (&&str, &[Arc<str>])| switch(name, Some(nodes.join(",")), None);
-    let mut switches: Vec<_> = LEAVES.iter().zip(halves(&names)).map(leaf).collect();
+    let mut switches: Vec<_> = LEAVES.iter().zip(halves(names)).map(leaf).collect();
     switches.push(switch("top", None, Some(LEAVES.join(","))));
     policy.topologies = vec![TopologyConfig { plugin: Plugin::Tree, switches, ..TopologyConfig::default() }];
 }

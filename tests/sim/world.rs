@@ -90,6 +90,8 @@ pub(crate) struct World {
     suspends: bool,
     /// True if there are two leaves, jobs that must be in one, and operators who move nodes into the other.
     moves: bool,
+    /// True if there are two leaves, and nodes report the switches at their links, of which cables are moved.
+    pub(crate) reports: bool,
     /// True if jobs have accounts with limits.
     limited: bool,
 }
@@ -101,6 +103,8 @@ impl World {
         let limited = !seed.is_multiple_of(3);
         // The simple planner may not find the only way to start several components at once.
         let real_planner = preempts || het || moves || seed.is_multiple_of(8);
+        // The real planner leaves nodes in no leaf idle for ever, and jobs of many nodes with them.
+        let reports = seed % 7 == 5 && !real_planner;
         let shape = NodeShape {
             sockets: 1,
             cores_per_socket: 4,
@@ -110,10 +114,10 @@ impl World {
             gres: if limited && real_planner { limits::gpus() } else { Vec::new() },
             ..NodeShape::default()
         };
-        let count = chance.between(if moves { 4 } else { 2 }, 6);
+        let count = chance.between(if moves || reports { 4 } else { 2 }, 6);
         let names: Vec<Arc<str>> = (0..count).map(|n| format!("n{n}").into()).collect();
         let node = |(id, name): (u32, &Arc<str>)| Node::new(NodeId(id), Arc::clone(name), shape.clone());
-        let nodes = (0u32..).zip(&names).map(node).collect();
+        let mut nodes: Vec<Node> = (0u32..).zip(&names).map(node).collect();
         let mut policy = policy::new(&names, &shape, chance.percent(50));
         if preempts {
             policy::add_tier(&mut policy, &mut chance);
@@ -122,7 +126,17 @@ impl World {
             policy::add_qos(&mut policy);
         }
         if moves {
-            policy::add_leaves(&mut policy);
+            policy::add_leaves(&mut policy, &names);
+        }
+        if reports {
+            // The last two nodes are new: the file has them in no leaf.
+            let (known, _) = names.split_at(names.len() - 2);
+            policy::add_leaves(&mut policy, known);
+            let first = policy::halves(known)[0].len();
+            for (at, node) in nodes.iter_mut().enumerate() {
+                let leaf = if at < known.len() { usize::from(at >= first) } else { at % 2 };
+                node.switch = Some(policy::LEAVES[leaf].into());
+            }
         }
         if limited {
             limits::enforce(&mut policy, seed);
@@ -150,6 +164,7 @@ impl World {
             arrays: seed % 4 < 2,
             suspends: seed % 2 == 1,
             moves,
+            reports,
             limited,
         };
         world.begin();
@@ -747,6 +762,12 @@ impl World {
         self.ledger.reboots += 1;
         let now = self.now;
         self.lose_link(node);
+        if self.reports && self.chance.percent(30) {
+            // While the host is off, its cable goes to another switch, which may be new.
+            let switches = [policy::LEAVES[0], policy::LEAVES[1], "s9"];
+            let at = usize::try_from(self.chance.below(3)).expect("small");
+            self.nodes[node].switch = Some(switches[at].into());
+        }
         for attempt in self.nodes[node].boot() {
             self.ledger.gone(attempt, now, None);
         }

@@ -6,6 +6,7 @@ use spur_core::controller::command::{Held, Report, Unacknowledged};
 use spur_core::id::{Attempt, HistoryId, JobId, StepId};
 use spur_core::model::alloc::NodeAlloc;
 use spur_core::model::caller::Owner;
+use spur_core::model::fabric_report::{FabricReport, IbPort, Neighbour};
 use spur_core::model::history::Seen;
 use spur_core::model::job::Batch;
 use spur_core::model::node::{DevicePlace, NodeGres, NodeShape, Registration};
@@ -25,6 +26,11 @@ use crate::v1::report::Report as Wire;
 /// Fails if the shape is missing or impossible.
 pub fn registration(hello: &v1::Hello) -> Result<Registration, BadField> {
     let shape = hello.shape.as_ref().ok_or_else(|| BadField::new("shape", "a node must say what it has"))?;
+    let fabric = FabricReport {
+        places: hello.topology.as_str().into(),
+        ..hello.fabric.as_ref().map(fabric_report).unwrap_or_default()
+    };
+    fabric.check().map_err(|problem| BadField::new("fabric", problem))?;
     Ok(Registration {
         shape: node_shape(shape),
         boot_id: hello.boot_id.as_str().into(),
@@ -39,7 +45,48 @@ pub fn registration(hello: &v1::Hello) -> Result<Registration, BadField> {
         peer: Arc::default(),
         containment: hello.containment.as_str().into(),
         fault: hello.fault.as_str().into(),
+        fabric,
     })
+}
+
+fn fabric_report(wire: &v1::FabricReport) -> FabricReport {
+    let neighbour = |wire: &v1::Neighbour| Neighbour {
+        switch: wire.switch.as_str().into(),
+        port: wire.port.as_str().into(),
+        interface: wire.interface.as_str().into(),
+    };
+    let port = |wire: &v1::IbPort| IbPort {
+        device: wire.device.as_str().into(),
+        number: wire.number,
+        node_guid: wire.node_guid,
+        guid: wire.guid,
+    };
+    FabricReport {
+        places: Arc::default(),
+        clique: wire.clique.as_str().into(),
+        neighbours: wire.neighbours.iter().map(neighbour).collect(),
+        ports: wire.ports.iter().map(port).collect(),
+    }
+}
+
+/// Encodes a node's report about its place in the network, without the places of the command line.
+pub fn wire_fabric_report(report: &FabricReport) -> v1::FabricReport {
+    let neighbour = |neighbour: &Neighbour| v1::Neighbour {
+        switch: neighbour.switch.to_string(),
+        port: neighbour.port.to_string(),
+        interface: neighbour.interface.to_string(),
+    };
+    let port = |port: &IbPort| v1::IbPort {
+        device: port.device.to_string(),
+        number: port.number,
+        node_guid: port.node_guid,
+        guid: port.guid,
+    };
+    v1::FabricReport {
+        clique: report.clique.to_string(),
+        neighbours: report.neighbours.iter().map(neighbour).collect(),
+        ports: report.ports.iter().map(port).collect(),
+    }
 }
 
 fn device_place(place: &v1::DevicePlace) -> DevicePlace {

@@ -92,6 +92,7 @@ pub fn local_settings(local: &Local) -> Vec<v1::KeyValue> {
             or_null(agent.job_container_base_path.as_ref().map(|path| path.display())),
         ),
         ("agent.job_container_dirs", joined(agent.job_container_dirs.iter().map(|path| path.display()))),
+        ("agent.report", joined(agent.report.iter().map(|fact| fact.name()))),
         ("log.level", level.to_owned()),
         ("log.format", format.to_owned()),
         ("log.file", or_null(log.file.as_ref())),

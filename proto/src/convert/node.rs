@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use spur_core::cluster::{Cluster, Node};
+use spur_core::cluster::{Cluster, Node, reported};
 use spur_core::model::alloc::GresAlloc;
 use spur_core::model::idset::IdSet;
 use spur_core::model::node::{Health, NextState, NodeGres, Power};
@@ -298,6 +298,9 @@ fn place(cluster: &Cluster, node: &Node, message: &mut v1::Node) {
         (!path.is_empty()).then(|| format!("{}:{path}", topology.name))
     });
     message.topology = places.collect::<Vec<_>>().join(",");
+    if let Some(reported) = reported::differences(cluster).get(&node.id) {
+        message.reported_topology.clone_from(reported);
+    }
     let home = cluster.partitions().iter().find(|partition| partition.members.contains(node.id.index()));
     let Some(fabric) = home.and_then(|partition| cluster.fabric_of(partition)) else { return };
     let Some(pos) = fabric.pos(node.id) else { return };

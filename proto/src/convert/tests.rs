@@ -8,6 +8,7 @@ use spur_core::controller::{Command, Input, Reply, handle};
 use spur_core::id::{JobId, NodeId};
 use spur_core::model::caller::{Caller, Owner};
 use spur_core::model::config::Config;
+use spur_core::model::fabric_report::FabricReport;
 use spur_core::model::history::Seen;
 use spur_core::model::node::{NodeShape, Registration};
 use spur_core::model::reason::Reason;
@@ -79,6 +80,7 @@ impl World {
                 peer: Arc::default(),
                 containment: Arc::default(),
                 fault: Arc::default(),
+                fabric: FabricReport::default(),
             };
             world.input(Input::Registered {
                 name: name.into(),

@@ -75,6 +75,9 @@ pub struct Split {
     pub task: ArrayTaskId,
 }
 
+/// New places of nodes by topology: the full name of a leaf or base block, or `None` for no place.
+pub type PlacesByTopology = BTreeMap<Arc<str>, Option<Arc<str>>>;
+
 /// A change of the cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
@@ -487,13 +490,13 @@ pub enum Event {
         /// The nodes that are deleted.
         nodes: Vec<NodeId>,
     },
-    /// An operator moved nodes in their topologies.
+    /// Nodes were moved in their topologies: by an operator, or to where they report to be.
     NodesMoved {
         /// The nodes that are moved.
         nodes: Vec<NodeId>,
-        /// The new place by topology: the leaf or base block of that full name, or `None` for no place. In
-        /// topologies that are not listed the nodes stay where they are.
-        places: BTreeMap<Arc<str>, Option<Arc<str>>>,
+        /// The new place by topology: the leaf or base block of that full name, which is made if there is
+        /// none, or `None` for no place. In topologies that are not listed the nodes stay where they are.
+        places: PlacesByTopology,
     },
     /// An operator changed the state of a partition.
     PartitionSet {

@@ -25,6 +25,7 @@ mod nominate;
 mod partition;
 mod places;
 mod policy;
+pub mod reported;
 mod reserve;
 mod shared_map;
 pub mod sight;
@@ -44,7 +45,7 @@ pub use accounts::{AccountChange, Accounts, Placed};
 pub use arrays::{Array, EndedTasks};
 pub use counters::Counters;
 pub use dependency::Loop;
-pub use event::{Entry, Event, Record, Scope, Split};
+pub use event::{Entry, Event, PlacesByTopology, Record, Scope, Split};
 pub use holder::Holder;
 pub use jobs::Jobs;
 pub use names::Names;
@@ -89,9 +90,14 @@ pub struct Cluster {
     derived: Derived,
 }
 
-/// Data that a module above has derived from the cluster; dropped whenever its sources change.
+/// Data that are derived from the cluster at their first use, and dropped whenever their sources change.
 #[derive(Clone, Debug, Default)]
-struct Derived(OnceLock<Arc<dyn Any + Send + Sync>>);
+struct Derived {
+    /// Data of a module above.
+    by_user: OnceLock<Arc<dyn Any + Send + Sync>>,
+    /// The nodes whose reports differ from their places; see [`reported::differences`].
+    reported: OnceLock<Arc<BTreeMap<NodeId, String>>>,
+}
 
 /// Position of a cluster in its journal, and the last numbers it has given out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -287,7 +293,7 @@ impl Cluster {
     /// The value that `derive` computes from everything but the jobs: computed once, and kept until a policy,
     /// a node or a partition changes. Only one type is kept at a time.
     pub(crate) fn standing<T: Any + Send + Sync>(&self, derive: impl Fn(&Self) -> T) -> Arc<T> {
-        let kept = self.derived.0.get_or_init(|| Arc::new(derive(self)));
+        let kept = self.derived.by_user.get_or_init(|| Arc::new(derive(self)));
         Arc::clone(kept).downcast().unwrap_or_else(|_| Arc::new(derive(self)))
     }
 

@@ -79,8 +79,8 @@ pub struct Node {
     /// The text that an operator keeps for other programs (`Extra=`).
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub extra: Arc<str>,
-    /// Places that operators chose, by topology: the full name of a leaf or base block, or `None` for no
-    /// place.
+    /// Places that operators chose or that the node has reported, by topology: the full name of a leaf or
+    /// base block, or `None` for no place.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub places: BTreeMap<Arc<str>, Option<Arc<str>>>,
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Cluster, Derived, Topology};
+use super::{Cluster, Derived, PlacesByTopology, Topology};
 use crate::id::NodeId;
 use crate::model::config::Policy;
 use crate::model::fabric::Fabric;
@@ -11,7 +11,7 @@ use crate::model::topology::TopologyConfig;
 
 impl Cluster {
     /// Moves nodes in some topologies: to a leaf or base block, or to no place.
-    pub(super) fn move_nodes(&mut self, nodes: &[NodeId], places: &BTreeMap<Arc<str>, Option<Arc<str>>>) {
+    pub(super) fn move_nodes(&mut self, nodes: &[NodeId], places: &PlacesByTopology) {
         self.derived = Derived::default();
         self.mark.ground = self.mark.seq;
         for id in nodes {
@@ -20,6 +20,33 @@ impl Cluster {
         }
         self.drop_nominations(|_, _| true);
         self.derive_topologies();
+    }
+
+    /// Checks that all topologies can be built after further moves, each a node with its new places.
+    ///
+    /// # Errors
+    /// The first mistake, such as a new leaf that a topology cannot have.
+    pub(crate) fn check_moves(&self, moves: &BTreeMap<NodeId, &PlacesByTopology>) -> Result<(), String> {
+        let configured = self.nodes.iter().filter(|node| node.configured);
+        let nodes: Vec<(NodeId, &str)> = configured.map(|node| (node.id, &**node.name())).collect();
+        for config in &self.policy.topologies {
+            let built = Fabric::build(config, &nodes, &self.moved_in(&config.name, moves));
+            built.map_err(|faults| faults.first().map_or_else(String::new, ToString::to_string))?;
+        }
+        Ok(())
+    }
+
+    /// The moved nodes of a topology with their places; `moves` replaces earlier places.
+    fn moved_in<'a>(
+        &'a self,
+        topology: &str,
+        moves: &BTreeMap<NodeId, &'a PlacesByTopology>,
+    ) -> Vec<(NodeId, Option<&'a str>)> {
+        let place = |node: &'a super::Node| {
+            let new = moves.get(&node.id).and_then(|places| places.get(topology));
+            Some((node.id, new.or_else(|| node.places.get(topology))?.as_deref()))
+        };
+        self.nodes.iter().filter(|node| node.configured).filter_map(place).collect()
     }
 
     /// The moves of operators that another policy undoes, as node and topology. A move is undone if the new
@@ -61,9 +88,7 @@ impl Cluster {
         let configured = || self.nodes.iter().filter(|node| node.configured);
         let nodes: Vec<(NodeId, &str)> = configured().map(|node| (node.id, &**node.name())).collect();
         let build = |config: &TopologyConfig| {
-            let moved: Vec<(NodeId, Option<&str>)> = configured()
-                .filter_map(|node| Some((node.id, node.places.get(config.name.as_str())?.as_deref())))
-                .collect();
+            let moved = self.moved_in(&config.name, &BTreeMap::new());
             let fabric =
                 Fabric::build(config, &nodes, &moved).or_else(|_| Fabric::build(config, &nodes, &[]));
             Some(Topology { name: config.name.as_str().into(), fabric: Arc::new(fabric.ok()?) })

@@ -16,6 +16,7 @@ pub use crate::model::report::Report;
 use crate::model::reservation::ReservationAsk;
 use crate::model::step::{Step, StepSpec};
 use crate::sched::plan::{Preemption, Start};
+use crate::text::ParseError;
 use crate::text::exit::ExitCode;
 use crate::text::jobid::JobRef;
 use crate::text::place::Places;
@@ -385,8 +386,28 @@ pub struct NodeChange {
     pub extra: Option<Arc<str>>,
     /// True to end processes that attempts of an earlier history have left on the nodes.
     pub end_foreign: bool,
-    /// The new places in the topologies, which replace all earlier ones.
-    pub places: Option<Places>,
+    /// The new places in the topologies.
+    pub places: Option<NewPlaces>,
+}
+
+/// The new places of nodes in the topologies (`Topology=`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NewPlaces {
+    /// Places that the operator names; they replace all earlier ones.
+    Named(Places),
+    /// The places that each node reports, in the topologies about which it reports something.
+    Reported,
+}
+
+impl std::str::FromStr for NewPlaces {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        match text.eq_ignore_ascii_case("reported") {
+            true => Ok(NewPlaces::Reported),
+            false => text.parse().map(NewPlaces::Named),
+        }
+    }
 }
 
 /// States that `scontrol update NodeName=… State=` accepts.

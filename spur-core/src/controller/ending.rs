@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::effect::Effect;
 use super::handle::reservation;
-use super::{Ctx, mail, tasks};
+use super::{Ctx, mail, reported, tasks};
 use crate::cluster::{Cluster, Event, Node};
 use crate::id::{JobId, NodeId};
 use crate::model::job::Job;
@@ -147,6 +147,7 @@ pub(super) fn release(ctx: &mut Ctx<'_>, id: JobId, node: NodeId, lost: bool) {
     }
     ctx.emit(Event::NodeReleased { job: id, node, lost });
     finish(ctx, id);
+    reported::settle_free(ctx, node);
 }
 
 /// Finishes an attempt that has nothing left on any node and whose epilog has ended.

@@ -22,6 +22,7 @@ mod recall;
 pub mod reject;
 mod replace;
 mod replenish;
+mod reported;
 pub mod resume;
 mod tasks;
 pub mod timers;

@@ -12,6 +12,7 @@ pub mod config;
 pub mod distribution;
 pub mod exempt;
 pub mod fabric;
+pub mod fabric_report;
 pub mod history;
 pub mod idset;
 pub mod job;

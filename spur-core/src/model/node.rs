@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::alloc::GresAlloc;
+use super::fabric_report::FabricReport;
 use super::idset::IdSet;
 use crate::id::Attempt;
 use crate::text::time::Time;
@@ -230,6 +231,9 @@ pub struct Registration {
     /// The fault that keeps the node from taking work, such as a full spool; empty if there is none.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub fault: Arc<str>,
+    /// The node's place in the network, as far as the daemon reports it.
+    #[serde(default, skip_serializing_if = "FabricReport::is_empty")]
+    pub fabric: FabricReport,
 }
 
 impl Registration {

@@ -7,6 +7,7 @@
 
 pub mod address;
 pub mod array;
+pub mod clique;
 pub mod cpubind;
 pub mod dependency;
 mod error;

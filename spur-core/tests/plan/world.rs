@@ -8,6 +8,7 @@ use spur_core::id::{JobId, NodeId};
 use spur_core::model::alloc::{Alloc, GresAlloc, NodeAlloc};
 use spur_core::model::caller::Owner;
 use spur_core::model::config::{NodeConfig, PartitionConfig, Policy, PreemptMode};
+use spur_core::model::fabric_report::FabricReport;
 use spur_core::model::job::{HetPart, Job, JobSpec, Shape};
 use spur_core::model::node::{NodeShape, Registration};
 use spur_core::model::nomination::Nomination;
@@ -312,6 +313,7 @@ fn registration(shape: NodeShape) -> Registration {
         peer: Arc::default(),
         containment: Arc::default(),
         fault: Arc::default(),
+        fabric: FabricReport::default(),
     }
 }
 

@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 
 use spur_core::cluster::Cluster;
 use spur_core::cluster::sight::Sight;
-use spur_core::controller::command::{NodeChange, NodeStateChange};
+use spur_core::controller::command::{NewPlaces, NodeChange, NodeStateChange};
 use spur_core::controller::{Command, Haste, Reject};
 use spur_core::model::caller::Caller;
 use spur_core::model::config::edit;
 use spur_core::model::node::NextState;
-use spur_core::text::place::Places;
 use spur_proto::convert::{BadField, reject, reservation};
 use spur_proto::{identity, v1};
 use tonic::Status;
@@ -88,7 +87,7 @@ impl Desk {
         let features = request.features.map(|features| {
             features.split(',').filter(|feature| !feature.is_empty()).map(Into::into).collect()
         });
-        let places = request.topology.as_deref().map(str::parse::<Places>).transpose();
+        let places = request.topology.as_deref().map(str::parse::<NewPlaces>).transpose();
         let places = places.map_err(|e| reject::bad_field(&BadField::new("Topology", e.to_string())))?;
         let gres = request.gres.as_deref().map(edit::devices).transpose();
         let change = NodeChange {

@@ -15,7 +15,9 @@ use spur_core::model::job::Job;
 use spur_core::model::reservation::Reservation;
 use spur_core::text::jobid::{JobPart, JobRef};
 use spur_proto::convert::job::Outlook;
-use spur_proto::convert::{BadField, job, node, partition, priority, reject, reservation, step, topology};
+use spur_proto::convert::{
+    BadField, agent, job, node, partition, priority, reject, reservation, step, topology,
+};
 use spur_proto::v1;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -161,7 +163,7 @@ impl Desk {
         request: v1::ListNodesRequest,
     ) -> Result<Listing<v1::ListNodesResponse>, Status> {
         self.shown(Private::Nodes, caller)?;
-        let v1::ListNodesRequest { nodes, partitions, states } = request;
+        let v1::ListNodesRequest { nodes, partitions, states, fabric } = request;
         let partitions: BTreeSet<String> = partitions.into_iter().collect();
         let states: BTreeSet<String> = states.iter().map(|state| state.to_ascii_uppercase()).collect();
         let wanted: Vec<NodeId> = {
@@ -194,6 +196,9 @@ impl Desk {
                 let turn = desk.turns.take(&caller).await;
                 let mut nodes = desk.render_nodes(ids, &sight);
                 nodes.retain(&meant);
+                if fabric {
+                    desk.add_reports(&mut nodes);
+                }
                 turn.end(ids.len());
                 for nodes in parts(nodes) {
                     if pages.send(Ok(v1::ListNodesResponse { nodes })).await.is_err() {
@@ -219,6 +224,15 @@ impl Desk {
             shown
         };
         configured.map(render).collect()
+    }
+
+    /// Adds the nodes' reports about their places in the network.
+    fn add_reports(&self, nodes: &mut [v1::Node]) {
+        let cluster = self.replica.read();
+        for shown in nodes {
+            let registration = cluster.node_named(&shown.name).and_then(|node| node.registration.as_ref());
+            shown.fabric = registration.map(|registration| agent::wire_fabric_report(&registration.fabric));
+        }
     }
 
     pub(super) async fn partitions(

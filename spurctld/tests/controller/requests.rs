@@ -170,7 +170,7 @@ pub(crate) fn table(user: &str) -> Vec<(&'static str, Read, Bytes)> {
         entry("ListSteps", &v1::ListStepsRequest { filter: Some(futile(user)) }),
         entry(
             "ListNodes",
-            &v1::ListNodesRequest { nodes: nodes.clone(), partitions: vec![], states: names() },
+            &v1::ListNodesRequest { nodes: nodes.clone(), partitions: vec![], states: names(), fabric: true },
         ),
         entry(
             "ListPartitions",

@@ -1,5 +1,6 @@
-//! The node itself: its resources, its health, and the separation of its jobs.
+//! The node itself: its resources, its place in the network, its health, and the separation of its jobs.
 
+pub(crate) mod fabric;
 pub mod groups;
 pub(crate) mod health;
 pub mod inventory;

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use prost::bytes::Bytes;
 use spur_core::compute::allegiance::Disobedience;
 use spur_core::id::HistoryId;
+use spur_core::model::fabric_report::FabricReport;
 use spur_core::model::node::NodeShape;
 use spur_core::text::address::HostPort;
 use spur_proto::auth;
@@ -57,6 +58,8 @@ pub(crate) struct Registrar {
     pub(crate) instance: String,
     pub(crate) clock: Arc<ControllerClock>,
     pub(crate) inbox: mpsc::Sender<Message>,
+    /// The node's place in the network; each change is registered.
+    pub(crate) fabric: watch::Receiver<FabricReport>,
 }
 
 /// The reason why a stream ended.
@@ -127,7 +130,7 @@ impl Registrar {
             }
             match ended {
                 Ok(()) => {
-                    tracing::info!("registering again with the new configuration");
+                    tracing::info!("registering again: the configuration or the place in the network is new");
                     continue;
                 }
                 Err(StreamError::Stopping) => return,
@@ -152,7 +155,8 @@ impl Registrar {
         }
     }
 
-    /// Runs one stream from its opening to its end; `Ok` if the configuration has changed.
+    /// Runs one stream from its opening to its end; `Ok` if the configuration or the node's place in the
+    /// network has changed.
     async fn attend(
         &self,
         settings: &Settings,
@@ -170,7 +174,10 @@ impl Registrar {
         let (held, holds) = oneshot::channel();
         let connected = Message::Connected { uplink, held };
         self.inbox.send(connected).await.map_err(|_| StreamError::Stopping)?;
-        let hello = self.hello(settings, holds.await.map_err(|_| StreamError::Stopping)?);
+        let mut fabric = self.fabric.clone();
+        let place = agent::wire_fabric_report(&fabric.borrow_and_update());
+        let holdings = holds.await.map_err(|_| StreamError::Stopping)?;
+        let hello = self.hello(settings, holdings, place);
         // The node's holdings bound this queue: it contains every report at most once.
         let (up, upwards) = mpsc::unbounded_channel();
         let send = |message: v1::NodeMessage| up.send(message).map_err(|_| StreamError::Ended);
@@ -216,6 +223,7 @@ impl Registrar {
                 () = condition.changed() => send(self.heartbeat())?,
                 _ = beat.tick() => send(self.heartbeat())?,
                 changed = news.changed() => return changed.map_err(|_| StreamError::Stopping),
+                changed = fabric.changed() => return changed.map_err(|_| StreamError::Stopping),
             }
         }
     }
@@ -271,7 +279,7 @@ impl Registrar {
         }))
     }
 
-    fn hello(&self, settings: &Settings, holdings: Holdings) -> v1::Hello {
+    fn hello(&self, settings: &Settings, holdings: Holdings, fabric: v1::FabricReport) -> v1::Hello {
         let Holdings { attempts, reports } = holdings;
         let uname = rustix::system::uname();
         let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
@@ -305,6 +313,7 @@ impl Registrar {
             last_job,
             fault: self.spool.fault().to_string(),
             containment: self.containment.clone(),
+            fabric: Some(fabric),
         }
     }
 }

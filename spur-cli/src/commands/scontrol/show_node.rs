@@ -112,6 +112,7 @@ fn circumstances(r: &mut Record, node: &Node, settings: Settings, show: &Show) {
     }
     r.line_if("ReservationName", &node.reservation);
     r.line_if("Topology", &node.topology);
+    r.line_if("ReportedTopology", &node.reported_topology);
     r.line_if("SpurVersion", &node.version);
     if settings.own {
         r.line_if("SwitchPath", &node.switch_path);

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use spur_core::controller::command::NewPlaces;
 use spur_core::model::config::edit;
 use spur_core::text::ParseError;
 use spur_core::text::hostlist::HostExpr;
 use spur_core::text::jobid::JobRef;
 use spur_core::text::nearest::nearest;
-use spur_core::text::place::Places;
 use spur_core::text::time::When;
 use spur_proto::v1::{KeyValue, UpdateJobRequest, UpdateNodesRequest, UpdatePartitionRequest};
 
@@ -188,6 +188,15 @@ pub(super) fn point(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Strin
     moment(&when, zone, now).map(|seconds| seconds.to_string())
 }
 
+/// Returns the value of `Topology=` for the controller, which is `reported` for the places that the nodes
+/// report.
+fn places(value: &str) -> Result<String, Failure> {
+    match value.parse().map_err(|e: ParseError| Failure::new(e.to_string()))? {
+        NewPlaces::Named(places) => Ok(places.to_string()),
+        NewPlaces::Reported => Ok("reported".to_owned()),
+    }
+}
+
 fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest, Failure> {
     names.parse::<HostExpr>().map_err(|e| Failure::new(e.to_string()))?;
     let mut request = UpdateNodesRequest { nodes: names, ..UpdateNodesRequest::default() };
@@ -224,10 +233,7 @@ fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest
                 }
                 request.features = Some(value);
             }
-            "topology" => {
-                let places: Places = value.parse().map_err(|e: ParseError| Failure::new(e.to_string()))?;
-                request.topology = Some(places.to_string());
-            }
+            "topology" => request.topology = Some(places(&value)?),
             // Only steps determine the binding of tasks.
             "cpubind" if ["", "none", "off"].contains(&value.to_ascii_lowercase().as_str()) => {
                 unbound = true;
@@ -356,6 +362,14 @@ mod tests {
             update("node=n1 state=idle availablefeatures=a activefeatures=a"),
             Ok(Update::Nodes(wanted))
         );
+        for (written, sent) in [("Reported", "reported"), ("default:top:s1", "default:top:s1"), ("", "")] {
+            let wanted = UpdateNodesRequest {
+                nodes: "n1".into(),
+                topology: Some(sent.into()),
+                ..UpdateNodesRequest::default()
+            };
+            assert_eq!(update(&format!("node=n1 Topology={written}")), Ok(Update::Nodes(wanted)));
+        }
         let wanted = UpdatePartitionRequest {
             name: "p".into(),
             settings: vec![pair("state", "up"), pair("Nodes", "+n3")],

@@ -75,8 +75,8 @@ pub fn groups(name: &str) -> Groups {
         | "MaxCPUsPerNode" | "Placement" => Groups::Partition,
         "Features" | "features_act" | "Gres" | "GresUsed" | "Reason" | "TimeStamp" | "User" | "UserLong"
         | "NodeHost" | "NodeAddr" | "StateCompact" | "StateLong" | "StateComplete" | "Version"
-        | "SpurVersion" | "SwitchName" | "SwitchPath" | "Topology" | "Comment" | "Extra"
-        | "ReservationName" => Groups::Node,
+        | "SpurVersion" | "SwitchName" | "SwitchPath" | "Topology" | "ReportedTopology" | "Comment"
+        | "Extra" | "ReservationName" => Groups::Node,
         "CPUs" | "Disk" | "FreeMem" | "Memory" | "CPUsLoad" | "Weight" | "Sockets" | "Cores" | "Threads"
         | "SocketCoreThread" | "AllocMem" => Groups::Exact,
         _ => Groups::Never,
@@ -196,6 +196,7 @@ pub const FIELDS: &[Field<Row>] = &[
     named("SwitchName", "SWITCH", |r, _| of_node(r, |n| or_null(&n.switch_name))),
     named("SwitchPath", "SWITCH_PATH", |r, _| of_node(r, |n| or_null(&n.switch_path))),
     named("Topology", "TOPOLOGY", |r, _| of_node(r, |n| or_null(&n.topology))),
+    named("ReportedTopology", "REPORTED_TOPOLOGY", |r, _| of_node(r, |n| or_null(&n.reported_topology))),
 ];
 
 /// Returns the user who set the reason. The controller does not store the uids of users other than root.

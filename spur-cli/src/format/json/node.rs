@@ -35,6 +35,7 @@ pub fn node(node: &Node, show: &Show) -> Value {
             "features": list(&node.features),
             "active_features": list(&node.features),
             "topology": node.topology,
+            "reported_topology": node.reported_topology,
             "boot_time": time(node.boot_time),
             "slurmd_start_time": time(node.started_time),
             "last_busy": time(node.last_busy_time),

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::{Ctx, Reject};
-use crate::cluster::{Cluster, Event};
+use super::super::{Ctx, Reject, reported as reported_places};
+use crate::cluster::reported::{self, Reports};
+use crate::cluster::{Cluster, Event, PlacesByTopology};
 use crate::id::NodeId;
 use crate::model::fabric::{Fabric, Layer};
 use crate::text::place::Places;
@@ -13,7 +14,7 @@ use crate::text::place::Places;
 pub(super) struct Decision {
     nodes: Vec<NodeId>,
     /// The full name of a leaf or base block, or `None` for no place, by topology.
-    places: BTreeMap<Arc<str>, Option<Arc<str>>>,
+    places: PlacesByTopology,
 }
 
 /// Decides on a move. The written places replace all others: nodes leave the topologies that are not named.
@@ -23,7 +24,7 @@ pub(super) fn check(
     nodes: &[NodeId],
     written: &Places,
 ) -> Result<Option<Decision>, Reject> {
-    let mut places: BTreeMap<Arc<str>, Option<Arc<str>>> = BTreeMap::new();
+    let mut places = PlacesByTopology::new();
     let wired = cluster.topologies().iter().filter(|topology| topology.fabric.top() > Layer::NODE);
     for topology in wired.clone() {
         places.insert(Arc::clone(&topology.name), None);
@@ -43,9 +44,39 @@ pub(super) fn check(
     Ok((!places.is_empty()).then(|| Decision { nodes: nodes.to_vec(), places }))
 }
 
-pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) {
-    let Decision { nodes, places } = decision;
-    ctx.emit(Event::NodesMoved { nodes, places });
+/// Decides on moves of nodes to where they report to be, one for all nodes that go to the same places. Leaves
+/// that the configuration does not name are made.
+///
+/// # Errors
+/// A node that reports no place, or one that fits several leaves; a new leaf that the topology cannot have.
+pub(super) fn check_reported(cluster: &Cluster, nodes: &[NodeId]) -> Result<Vec<Decision>, Reject> {
+    let reports = Reports::about(cluster, nodes);
+    let mut moves: BTreeMap<PlacesByTopology, Vec<NodeId>> = BTreeMap::new();
+    for node in nodes.iter().filter_map(|id| cluster.node(*id)) {
+        let places = reported::places(&reports, node).map_err(Reject::TopologyUnavailable)?;
+        let mut changed = BTreeMap::new();
+        for (name, leaf) in places {
+            let fabric = cluster.topology(&name).map(|topology| &topology.fabric);
+            if fabric.is_some_and(|fabric| leaf_of(fabric, node.id) != Some(&*leaf)) {
+                changed.insert(name, Some(leaf));
+            }
+        }
+        if !changed.is_empty() {
+            moves.entry(changed).or_default().push(node.id);
+        }
+    }
+    let moves: Vec<Decision> = moves.into_iter().map(|(places, nodes)| Decision { nodes, places }).collect();
+    let all = moves.iter().flat_map(|Decision { nodes, places }| nodes.iter().map(move |id| (*id, places)));
+    cluster.check_moves(&all.collect()).map_err(Reject::TopologyUnavailable)?;
+    Ok(moves)
+}
+
+/// Moves the nodes. Their places may tell where other nodes belong, which are then moved as well.
+pub(super) fn enact(ctx: &mut Ctx<'_>, decisions: Vec<Decision>) {
+    for Decision { nodes, places } in decisions {
+        ctx.emit(Event::NodesMoved { nodes, places });
+    }
+    reported_places::settle_all(ctx);
 }
 
 /// The full name of the leaf or base block of a node; `None` if the node has no place.

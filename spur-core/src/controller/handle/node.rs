@@ -69,7 +69,7 @@ pub(super) fn enact_new(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     if let Some(places) = places {
         // The places were checked before the nodes existed.
         if let Ok(Some(moved)) = move_nodes::check(ctx.cluster(), &ids, &places) {
-            move_nodes::enact(ctx, moved);
+            move_nodes::enact(ctx, vec![moved]);
         }
     }
     Reply::Done

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::super::command::{Held, Unacknowledged};
-use super::super::{Ctx, Effect, Reject, Reply, ending, power, reboot, resume};
+use super::super::{Ctx, Effect, Reject, Reply, ending, power, reboot, reported, resume};
 use super::{condition, report};
 use crate::cluster::{Cluster, Event, Node};
 use crate::id::{Attempt, JobId, NodeId};
@@ -155,6 +155,7 @@ pub(super) fn enact(
     for order in resume::orders(ctx.cluster(), node, &held) {
         ctx.effect(order);
     }
+    reported::settle_near(ctx, node);
     Reply::Done
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::command::{NodeChange, NodeStateChange};
+use super::super::command::{NewPlaces, NodeChange, NodeStateChange};
 use super::super::{Ctx, Reject, Reply, ending, power, reboot};
 use super::silent::NOT_RESPONDING;
 use super::{move_nodes, register};
@@ -16,7 +16,7 @@ pub(super) struct Decision {
     nodes: Vec<NodeId>,
     change: NodeChange,
     drain: Drain,
-    moved: Option<move_nodes::Decision>,
+    moved: Vec<move_nodes::Decision>,
 }
 
 pub(super) fn check(
@@ -54,8 +54,9 @@ pub(super) fn check(
         check_devices(cluster, &nodes)?;
     }
     let moved = match &change.places {
-        Some(places) => move_nodes::check(cluster, &nodes, places)?,
-        None => None,
+        Some(NewPlaces::Named(places)) => move_nodes::check(cluster, &nodes, places)?.into_iter().collect(),
+        Some(NewPlaces::Reported) => move_nodes::check_reported(cluster, &nodes)?,
+        None => Vec::new(),
     };
     let reason = change.reason.clone().unwrap_or_else(|| "".into());
     let drain = Drain { reason, by: Arc::clone(&caller.owner.user), at: now, until_mended: false };
@@ -110,7 +111,7 @@ fn check_power(cluster: &Cluster, nodes: &[NodeId], change: Option<NodeStateChan
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     let Decision { nodes, change, drain, moved } = decision;
-    if let Some(moved) = moved {
+    if !moved.is_empty() {
         move_nodes::enact(ctx, moved);
     }
     for node in nodes {

@@ -238,6 +238,31 @@ pub struct AgentLocal {
     pub job_container_base_path: Option<PathBuf>,
     /// `job_container_dirs`: directories that are private to each job.
     pub job_container_dirs: Vec<PathBuf>,
+    /// `report`: the facts about its place in the network that a node reports, each once.
+    pub report: Vec<Reported>,
+}
+
+/// A fact about its place in the network that a node reports (`[agent] report`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reported {
+    /// The NVLink clique of its GPUs.
+    Nvlink,
+    /// The switches at the other ends of its Ethernet links, from LLDP.
+    Lldp,
+    /// The GUIDs of its InfiniBand ports.
+    Ib,
+}
+
+impl Reported {
+    /// Every fact with its name in the configuration.
+    pub const ALL: [(&str, Reported); 3] =
+        [("nvlink", Reported::Nvlink), ("lldp", Reported::Lldp), ("ib", Reported::Ib)];
+
+    /// The name in the configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, fact)| *fact == self).map_or("", |(name, _)| name)
+    }
 }
 
 /// A section `[[gres]]`: devices of nodes, with the files by which they are used.
@@ -413,6 +438,7 @@ impl Default for AgentLocal {
             job_container_dirs: vec!["/tmp".into(), "/dev/shm".into()],
             task_prolog: None,
             task_epilog: None,
+            report: Vec::new(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Building of a fabric: checks a topology and turns it into a forest. All mistakes are collected.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::shape::{self, Forest, Seed};
 use super::table::{Faults, Table, check_name, read_link};
@@ -42,6 +42,9 @@ pub(super) fn build(
             multiples: Vec::new(),
         },
     };
+    if config.plugin == Plugin::Tree {
+        add_leaves(&mut forest, &table, &mut faults);
+    }
     move_nodes(&mut forest, &table, nodes, &mut faults);
     name_layers(config, &mut forest, &mut faults);
     check_rules(config, &forest, &mut faults);
@@ -132,6 +135,9 @@ fn blocks<'a>(
     faults: &mut Faults<'_>,
 ) -> Forest<'a> {
     let mut seeds = base_blocks(config, count, table, faults);
+    if !config.blocks.is_empty() {
+        seeds.extend(new_leaves(&seeds, table, faults));
+    }
     let named = config.block_sizes.first().copied().or(config.block_size);
     // A node that was moved does not change the size of a block.
     let configured = |seed: &Seed| table.taken.values().filter(|domain| **domain == seed.name).count();
@@ -244,6 +250,29 @@ fn multiples(config: &TopologyConfig, base: u32, faults: &mut Faults<'_>) -> Vec
         }
     }
     multiples
+}
+
+/// Returns a leaf for each name to which a node was moved and that no domain has.
+fn new_leaves(seeds: &[Seed], table: &Table<'_>, faults: &mut Faults<'_>) -> Vec<Seed> {
+    let known: BTreeSet<&str> = seeds.iter().map(|seed| seed.name.as_str()).collect();
+    let names: BTreeSet<&str> = table.moved.values().copied().flatten().collect();
+    let leaf = |name: &str| Seed { name: name.to_owned(), level: 1, ..Seed::default() };
+    let new: Vec<Seed> = names.difference(&known).map(|name| leaf(name)).collect();
+    new.iter().for_each(|seed| check_name(&seed.name, Line(None), faults));
+    new
+}
+
+/// Adds the leaves of a tree to which nodes were moved and that the configuration does not name: below the
+/// root if there is one above switches, otherwise as roots of their own.
+fn add_leaves(forest: &mut Forest<'_>, table: &Table<'_>, faults: &mut Faults<'_>) {
+    for leaf in new_leaves(&forest.seeds, table, faults) {
+        let index = forest.seeds.len();
+        forest.seeds.push(leaf);
+        match forest.roots[..] {
+            [root] if !forest.seeds[root].children.is_empty() => forest.seeds[root].children.push(index),
+            _ => forest.roots.push(index),
+        }
+    }
 }
 
 /// Moves nodes to the places that the administrator chose, after the nodes that are configured there.

@@ -150,7 +150,8 @@ impl Fabric {
     }
 
     /// The path of a domain as places are written, the topology first.
-    fn place(&self, id: DomainId) -> String {
+    #[must_use]
+    pub fn place(&self, id: DomainId) -> String {
         let up = std::iter::successors(Some(id), |&id| self.domain(id).parent());
         let mut names: Vec<&str> =
             up.filter(|&id| self.is_named(id)).map(|id| self.domain(id).name()).collect();

@@ -10,6 +10,7 @@ use crate::id::NodeId;
 use crate::model::accounts::ask::Ask;
 use crate::model::caller::{Caller, Owner};
 use crate::model::config::{JobPolicy, Policy};
+use crate::model::fabric_report::FabricReport;
 use crate::model::history::Seen;
 use crate::model::node::{NodeShape, Registration};
 use crate::sim::fragmentation::{Fewest, Fragmentation};
@@ -82,6 +83,7 @@ impl<W: Watch> World<W> {
             peer: Arc::default(),
             containment: Arc::default(),
             fault: Arc::default(),
+            fabric: FabricReport::default(),
         };
         let name = Arc::clone(node.name());
         let registration = Arc::new(registration);

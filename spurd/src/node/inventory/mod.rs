@@ -72,12 +72,12 @@ impl Kernel {
     }
 
     /// Returns the first line of a file, without its end; `None` if there is no such file.
-    fn line(&self, path: impl AsRef<Path>) -> Option<String> {
+    pub(super) fn line(&self, path: impl AsRef<Path>) -> Option<String> {
         Some(self.text(path)?.lines().next().unwrap_or_default().trim().to_owned())
     }
 
     /// Returns the names in a directory, sorted; empty if there is no such directory.
-    fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
+    pub(super) fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.root.join(path)) else { return Vec::new() };
         let name = |entry: std::io::Result<fs::DirEntry>| entry.ok()?.file_name().into_string().ok();
         let mut names: Vec<String> = entries.filter_map(name).collect();

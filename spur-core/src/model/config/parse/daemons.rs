@@ -1,5 +1,6 @@
 //! Reading of `[auth]`, `[agent]`, `[log]`, and the local keys of `[controller]`.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::nodes::Nodes;
@@ -7,7 +8,7 @@ use super::policy::set;
 use super::section::Section;
 use crate::model::config::{
     AgentLocal, AuthLocal, AuthMethod, CgroupPlugin, ClusterLocal, ControllerLocal, DatabaseUrl, DeviceFiles,
-    HealthState, LogFormat, LogLevel, LogLocal, PostgresState, State, TlsListener, TlsLocal,
+    HealthState, LogFormat, LogLevel, LogLocal, PostgresState, Reported, State, TlsListener, TlsLocal,
 };
 use crate::model::idset::IdSet;
 use crate::model::node::SHARD;
@@ -231,8 +232,25 @@ pub(super) fn agent(section: Option<Section<'_>>, method: AuthMethod) -> AgentLo
     agent.task_prolog = path(&mut section, "task_prolog");
     agent.task_epilog = path(&mut section, "task_epilog");
     job_container(&mut section, &mut agent);
+    agent.report = reported(&mut section);
     section.finish();
     agent
+}
+
+/// Reads `report`: the facts that a node reports, each once, in the order of the table of their names.
+fn reported(section: &mut Section<'_>) -> Vec<Reported> {
+    let key = "report";
+    let mut asked = BTreeSet::new();
+    for (line, word) in section.strings(key) {
+        match Reported::ALL.iter().find(|(name, _)| *name == word) {
+            Some((_, fact)) => drop(asked.insert(*fact)),
+            None => {
+                let known = Reported::ALL.map(|(name, _)| name).join(", ");
+                section.refuse_at(line, key, format!("there is no `{word}` here; known are {known}"));
+            }
+        }
+    }
+    asked.into_iter().collect()
 }
 
 /// Reads `job_container_base_path` and `job_container_dirs`: directories that are private to each job.

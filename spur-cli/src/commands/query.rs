@@ -266,6 +266,16 @@ pub async fn nodes(connection: &mut Connection, nodes: &str) -> Result<Vec<Node>
     Ok(joined(connection.list(request, call).await?.into_iter().map(|message| message.nodes)))
 }
 
+/// Returns all nodes with their reports about their places in the network.
+///
+/// # Errors
+/// A refusal, or no answer.
+pub async fn reports(connection: &mut Connection) -> Result<Vec<Node>, CallError> {
+    let request = ListNodesRequest { fabric: true, ..ListNodesRequest::default() };
+    let call = async |mut controller: Controller, request| controller.list_nodes(request).await;
+    Ok(joined(connection.list(request, call).await?.into_iter().map(|message| message.nodes)))
+}
+
 /// Returns all partitions, with `only_visible` without the hidden ones.
 ///
 /// # Errors

@@ -57,7 +57,12 @@ struct Named {
 }
 
 /// Returns the ports of hosts and the links between switches, and a sentence for everything that is left out.
-pub(super) fn cabling(fabric: &Fabric, wanted: &Wanted<'_>) -> (Cabling, Vec<String>) {
+/// `guids` names the hosts of adapters that have no host name, as far as nodes report them.
+pub(super) fn cabling(
+    fabric: &Fabric,
+    wanted: &Wanted<'_>,
+    guids: &BTreeMap<u64, String>,
+) -> (Cabling, Vec<String>) {
     let names = fabric.switch_names();
     let mut numbers = vec![None; names.len()];
     let mut cabling = Cabling::default();
@@ -67,7 +72,7 @@ pub(super) fn cabling(fabric: &Fabric, wanted: &Wanted<'_>) -> (Cabling, Vec<Str
             cabling.switches.push(name);
         }
     }
-    let owners = owners(fabric, wanted);
+    let owners = owners(fabric, wanted, guids);
     let mut left = LeftOut::default();
     for [from, to] in &fabric.links {
         let (from, to) = if numbers[from.device].is_some() { (from, to) } else { (to, from) };
@@ -122,7 +127,7 @@ enum Owner {
 }
 
 /// Returns the owner of each device; switches have none.
-fn owners(fabric: &Fabric, wanted: &Wanted<'_>) -> Vec<Owner> {
+fn owners(fabric: &Fabric, wanted: &Wanted<'_>, guids: &BTreeMap<u64, String>) -> Vec<Owner> {
     let boxes: BTreeSet<u64> = fabric
         .devices
         .iter()
@@ -139,7 +144,9 @@ fn owners(fabric: &Fabric, wanted: &Wanted<'_>) -> Vec<Owner> {
             Kind::Switch => Owner::Nobody,
             Kind::Router => Owner::Router,
             Kind::Adapter if is_engine(device) => Owner::Engine,
-            Kind::Adapter => named(&device.description, wanted).map_or(Owner::Nobody, Owner::Host),
+            Kind::Adapter => named(&device.description, wanted)
+                .or_else(|| Some(Named { host: guids.get(&device.guid)?.clone(), device: String::new() }))
+                .map_or(Owner::Nobody, Owner::Host),
         })
         .collect();
     adopt(fabric, &mut owners);

@@ -1,4 +1,5 @@
-//! The command `spur discover`: writes `[topology]` from the output of network discovery tools.
+//! The command `spur discover`: writes `[topology]` from the output of network discovery tools, or from the
+//! nodes' own reports.
 //!
 //! The result is printed as TOML. Everything that is left out is listed in comments above it, with its cause.
 
@@ -9,8 +10,9 @@ mod graph;
 mod hosts;
 mod ibnet;
 mod nvlink;
+mod reports;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Write;
 
@@ -18,6 +20,7 @@ use anyhow::{Context, anyhow, bail};
 use serde::Deserialize;
 use spur_core::model::config::Config;
 use spur_core::model::topology::{DEFAULT_TOPOLOGY, TopologyConfig};
+use spur_core::text::clique;
 use spur_core::text::hostlist::HostList;
 use spur_proto::client::CallError;
 use spur_proto::v1::ListTopologyRequest;
@@ -26,6 +29,7 @@ use crate::commands::import::nodes::Nodes;
 use crate::commands::import::rails;
 use crate::commands::import::source::Notes;
 use crate::commands::import::topology::{self, Topologies, Topology};
+use crate::commands::import::tree::Switch;
 use crate::commands::{called, query};
 use crate::options::{CommandLine, Opt};
 use crate::place;
@@ -33,6 +37,7 @@ use crate::session::Session;
 use diff::Shape;
 use hosts::Wanted;
 use nvlink::Cliques;
+use reports::Reports;
 
 /// Name of the topology of NVLink cliques that do not fit into the tree.
 const SECOND: &str = "nvl";
@@ -98,11 +103,13 @@ const OPTIONS: [Opt<Wish>; 5] = [
 
 pub(super) const LINE: CommandLine<Wish> = CommandLine {
     name: "spur discover",
-    synopsis: "ibnet FILE|--run | topograph FILE|URL | nvlink FILE|--run …",
+    synopsis: "ibnet FILE|--run | topograph FILE|URL | nvlink FILE|--run | reports …",
     about: "Prints the [topology] that comes of what discovery tools say. ibnet reads the output of ibnetdiscover, topograph \
             what topograph generates (topology.conf, topology.yaml, JSON of its engine graph, or its service at http://HOST:49021), \
-            nvlink lines HOST: CLUSTER-UUID, CLIQUE-ID of nvidia-smi. Leaves that serve the same hosts become one domain. With \
-            nvlink beside another, NVLink cliques become the lowest layer, nvl. Comments name everything that is left out.",
+            nvlink lines HOST: CLUSTER-UUID, CLIQUE-ID of nvidia-smi. reports are what the nodes report to the controller, which \
+            [agent] report has them do. Leaves that serve the same hosts become one domain. With \
+            nvlink beside another, NVLink cliques become the lowest layer, nvl. With ibnet beside reports, adapters without a host \
+            name get the one of the node that reports their GUID. Comments name everything that is left out.",
     options: &OPTIONS,
     mask: 1,
     env_prefixes: &[],
@@ -115,11 +122,17 @@ enum Tool {
     Ibnet,
     Topograph,
     Nvlink,
+    /// The nodes' own reports, from the controller.
+    Reports,
 }
 
 impl Tool {
-    const ALL: [(&'static str, Tool); 3] =
-        [("ibnet", Tool::Ibnet), ("topograph", Tool::Topograph), ("nvlink", Tool::Nvlink)];
+    const ALL: [(&'static str, Tool); 4] = [
+        ("ibnet", Tool::Ibnet),
+        ("topograph", Tool::Topograph),
+        ("nvlink", Tool::Nvlink),
+        ("reports", Tool::Reports),
+    ];
 
     fn of_word(word: &str) -> Option<Tool> {
         Tool::ALL.iter().find(|(name, _)| *name == word).map(|(_, tool)| *tool)
@@ -159,7 +172,11 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     }
     let wanted = Wanted { nodes: table.nodes.as_ref(), exclude: wish.exclude.iter().cloned().collect() };
     let mut found = Found::default();
-    for (tool, from) in &sources {
+    if sources.iter().any(|(tool, _)| *tool == Tool::Reports) {
+        let nodes = query::reports(session.connection()?).await?;
+        found.take(Reports::read(&nodes, &wanted), &sources, &wanted);
+    }
+    for (tool, from) in sources.iter().filter(|(tool, _)| *tool != Tool::Reports) {
         let text = text(*tool, from.as_deref(), &wish).await?;
         let name = from.as_deref().unwrap_or("the output of the command");
         found.read(*tool, &text, from.as_deref(), &wanted).with_context(|| name.to_owned())?;
@@ -197,10 +214,15 @@ fn sources(operands: &[String], wish: &Wish) -> anyhow::Result<Vec<Source>> {
                 bail!("{word} is named twice");
             }
             sources.push((tool, None));
-        } else if let Some((_, from @ None)) = sources.last_mut() {
+        } else if let Some((tool, from @ None)) = sources.last_mut()
+            && *tool != Tool::Reports
+        {
             *from = Some(word.clone());
         } else {
-            bail!("`{word}` is none of ibnet, topograph and nvlink: spur discover {}", LINE.synopsis);
+            bail!(
+                "`{word}` is none of ibnet, topograph, nvlink and reports: spur discover {}",
+                LINE.synopsis
+            );
         }
     }
     let has = |tool| sources.iter().any(|(other, _)| *other == tool);
@@ -210,8 +232,11 @@ fn sources(operands: &[String], wish: &Wish) -> anyhow::Result<Vec<Source>> {
     if has(Tool::Ibnet) && has(Tool::Topograph) {
         bail!("ibnet and topograph both say what the tree is: name one of them");
     }
-    let without: Vec<Tool> =
-        sources.iter().filter(|(_, from)| from.is_none()).map(|(tool, _)| *tool).collect();
+    if has(Tool::Nvlink) && has(Tool::Reports) {
+        bail!("nvlink and reports both say what the cliques are: name one of them");
+    }
+    let without = sources.iter().filter(|(tool, from)| from.is_none() && *tool != Tool::Reports);
+    let without: Vec<Tool> = without.map(|(tool, _)| *tool).collect();
     match (&without[..], &wish.run) {
         ([], None) => {}
         ([], Some(_)) => bail!("--run is for ibnet or nvlink without a file: every one has a file"),
@@ -251,9 +276,10 @@ async fn text(tool: Tool, from: Option<&str>, wish: &Wish) -> anyhow::Result<Str
         Some(url) if tool == Tool::Topograph && url.contains("://") => fetch::topograph(url).await,
         Some(path) => fetch::file(path),
         None => {
-            let usual = if tool == Tool::Ibnet { "ibnetdiscover" } else { nvlink::COMMAND };
+            let usual =
+                if tool == Tool::Ibnet { "ibnetdiscover".to_owned() } else { clique::COMMAND.join(" ") };
             let command = wish.run.as_deref().filter(|command| !command.is_empty());
-            fetch::output(command.unwrap_or(usual))
+            fetch::output(command.unwrap_or(&usual))
         }
     }
 }
@@ -263,6 +289,8 @@ async fn text(tool: Tool, from: Option<&str>, wish: &Wish) -> anyhow::Result<Str
 struct Found {
     topologies: Vec<Topology>,
     cliques: Option<Cliques>,
+    /// The node with each InfiniBand adapter, as nodes report them by GUID.
+    guids: BTreeMap<u64, String>,
     /// Sentences about everything that is left out.
     left_out: Vec<String>,
     /// Names of the tools, for the first line of the text.
@@ -270,6 +298,40 @@ struct Found {
 }
 
 impl Found {
+    /// Takes the reports of the nodes. Their links to switches make a tree unless another source does.
+    fn take(&mut self, reports: Reports, sources: &[Source], wanted: &Wanted<'_>) {
+        self.tools.push("reports");
+        self.left_out.extend(reports.left_out);
+        self.guids = reports.guids;
+        if sources.iter().any(|(tool, _)| matches!(tool, Tool::Ibnet | Tool::Topograph)) {
+            let ports = reports.cabling.ports.len();
+            if ports > 0 {
+                self.left_out.push(format!("{ports} links to switches from LLDP, beside another tree"));
+            }
+        } else if !reports.cabling.ports.is_empty() {
+            self.tree(reports.cabling, wanted);
+            self.add_root();
+        }
+        self.cliques = Some(reports.cliques);
+    }
+
+    /// Puts all units of the last tree below one root, since LLDP on hosts tells nothing of links between
+    /// switches.
+    fn add_root(&mut self) {
+        let Some(tree) = self.topologies.last_mut() else { return };
+        let below: BTreeSet<&String> = tree.switches.iter().flat_map(|switch| &switch.children).collect();
+        let units = tree.switches.iter().map(|switch| &switch.name).filter(|name| !below.contains(name));
+        let children: Vec<String> = units.cloned().collect();
+        if children.len() > 1 {
+            tree.switches.push(Switch { name: rails::ROOT.to_owned(), children, ..Switch::default() });
+            let said = format!(
+                "hosts do not see the links between switches, so all units are below {}",
+                rails::ROOT
+            );
+            self.left_out.push(said);
+        }
+    }
+
     /// Reads the output of a tool. Without `from`, the output is that of a command on this host.
     fn read(
         &mut self,
@@ -280,9 +342,10 @@ impl Found {
     ) -> anyhow::Result<()> {
         self.tools.extend(Tool::ALL.iter().find(|(_, other)| *other == tool).map(|(name, _)| *name));
         match tool {
+            Tool::Reports => {}
             Tool::Ibnet => {
                 let fabric = ibnet::read(text).map_err(|problem| anyhow!(problem))?;
-                let (cabling, said) = hosts::cabling(&fabric, wanted);
+                let (cabling, said) = hosts::cabling(&fabric, wanted, &self.guids);
                 self.left_out.extend(said);
                 self.tree(cabling, wanted);
             }

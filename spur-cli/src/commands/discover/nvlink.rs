@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use spur_core::text::clique::{self, GpuLine};
 use spur_core::text::hostlist::{HostList, compare_names};
 
 use crate::commands::import::tree::Switch;
 
-/// Command that prints the clique of each GPU of a node.
-pub(super) const COMMAND: &str =
-    "nvidia-smi --query-gpu=fabric.clusterUuid,fabric.cliqueId --format=csv,noheader";
 /// Name of the layer of cliques.
 pub(super) const LAYER: &str = "nvl";
 /// Names of the layers above the cliques, from the bottom up.
@@ -30,58 +28,19 @@ pub(super) struct Cliques {
 pub(super) fn read(text: &str, local: Option<&str>) -> Result<Cliques, String> {
     let mut said: BTreeMap<String, BTreeSet<Option<String>>> = BTreeMap::new();
     for (number, line) in (1..).zip(text.lines()) {
-        let Some(Gpu { host, cluster, clique, state }) = Gpu::of_line(line) else {
+        let Some(gpu) = GpuLine::parse(line) else {
             if line.trim().is_empty() || line.trim_start().starts_with('#') {
                 continue;
             }
             return Err(format!("line {number}: `{line}` is not HOST: CLUSTER-UUID, CLIQUE-ID"));
         };
-        let Some(host) = host.or(local) else {
+        let Some(host) = gpu.host.or(local) else {
             let help = "write the host before it, as `clush -L` and `pdsh` do: n1: UUID, 0";
             return Err(format!("line {number}: `{line}` does not say of which host it is; {help}"));
         };
-        let is_ready = state.is_none_or(|state| state.eq_ignore_ascii_case("completed"));
-        let is_there = is_ready && clique.parse::<u64>().is_ok() && cluster.contains(|c| !"0-".contains(c));
-        let clique = is_there.then(|| format!("{}.{clique}", cluster.to_ascii_lowercase()));
-        said.entry(host.to_owned()).or_default().insert(clique);
+        said.entry(host.to_owned()).or_default().insert(gpu.clique());
     }
     Ok(Cliques::of_gpus(said))
-}
-
-/// One line, which describes a GPU.
-struct Gpu<'a> {
-    host: Option<&'a str>,
-    cluster: &'a str,
-    clique: &'a str,
-    state: Option<&'a str>,
-}
-
-impl<'a> Gpu<'a> {
-    /// Parses `[HOST:] CLUSTER, CLIQUE[, STATE]`; the host may also end with a comma or blanks. `None` for
-    /// any other line.
-    fn of_line(line: &'a str) -> Option<Gpu<'a>> {
-        let line = line.split('#').next().unwrap_or(line);
-        let (mut host, rest) = match line.split_once(':') {
-            Some((host, rest)) => (Some(host.trim()), rest),
-            None => (None, line),
-        };
-        let mut fields: Vec<&str> = match rest.contains(',') {
-            true => rest.split(',').map(str::trim).collect(),
-            false => rest.split_whitespace().collect(),
-        };
-        let is_cluster =
-            |field: &str| field.contains("N/A") || field.len() == 36 && field.matches('-').count() == 4;
-        if host.is_none() && fields.first().is_some_and(|first| !is_cluster(first)) {
-            host = Some(fields.remove(0));
-        }
-        match fields[..] {
-            [cluster, clique] if is_cluster(cluster) => Some(Gpu { host, cluster, clique, state: None }),
-            [cluster, clique, state] if is_cluster(cluster) => {
-                Some(Gpu { host, cluster, clique, state: Some(state) })
-            }
-            _ => None,
-        }
-    }
 }
 
 impl Cliques {
@@ -135,16 +94,12 @@ impl Cliques {
     /// Returns a short name for each clique: the prefix of the cluster's UUID that distinguishes the cliques.
     fn names(&self) -> BTreeMap<&str, String> {
         let cliques: BTreeSet<&str> = self.of.values().map(String::as_str).collect();
-        let named = |digits: usize| -> BTreeMap<&str, String> {
-            let name = |clique: &str| match clique.rsplit_once('.') {
-                Some((cluster, id)) => format!("{LAYER}-{}-{id}", cluster.get(..digits).unwrap_or(cluster)),
-                None => clique.to_owned(),
-            };
-            cliques.iter().map(|&clique| (clique, name(clique))).collect()
+        let named = |name: fn(&str, &str) -> String| -> BTreeMap<&str, String> {
+            cliques.iter().map(|&clique| (clique, name(LAYER, clique))).collect()
         };
-        let short = named(8);
+        let short = named(clique::short_name);
         let differ = short.values().collect::<BTreeSet<_>>().len() == cliques.len();
-        if differ { short } else { named(usize::MAX) }
+        if differ { short } else { named(clique::full_name) }
     }
 
     /// Returns each clique with its nodes, both in the order of names.

@@ -14,7 +14,7 @@ use spur_core::text::hostlist::{HostList, compare_names};
 use super::tree::Switch;
 
 /// Name of the added root if no switch is above all units.
-const ROOT: &str = "fabric";
+pub(in crate::commands) const ROOT: &str = "fabric";
 
 /// Cabling of a fabric.
 #[derive(Clone, Debug, Default)]

@@ -41,6 +41,18 @@ pub(crate) struct Arguments {
     /// Nodes never end what they run.
     #[arg(long)]
     pub(crate) keep: bool,
+    /// Nodes end a job after about so many seconds, instead of at once.
+    #[arg(long, value_name = "SECONDS", default_value = "0")]
+    pub(crate) last: u64,
+    /// How long the load lasts, or each part of the comparison of watchers.
+    #[arg(long, default_value = "120")]
+    pub(crate) seconds: u64,
+    /// Submissions per second of the load.
+    #[arg(long, default_value = "1000")]
+    pub(crate) rate: u32,
+    /// The directory of the controller's database, whose size is printed.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) state: Option<PathBuf>,
     /// Nodes that lose the controller come back, and print how long it took.
     #[arg(long)]
     pub(crate) again: bool,
@@ -58,6 +70,10 @@ pub(crate) enum Verb {
     Stream,
     /// Nodes that end every job at once, or never, until killed.
     Nodes,
+    /// Users of a whole site for some minutes, at fixed rates: submissions, squeue, sinfo, sacct and srun.
+    Load,
+    /// The processor time of the controller for clients that watch all jobs, and for as many that list them.
+    Watchers,
     /// The heaviest requests of one user, one kind after another, and what they cost another user.
     Heaviest,
     /// Waits until this many jobs have left the queue.

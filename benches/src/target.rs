@@ -1,12 +1,13 @@
 //! The controller under load, and the identity used towards it.
 
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use spur_core::text::address::HostPort;
 use spur_proto::auth;
 use spur_proto::channel::Dialer;
-use spur_proto::client::Introduction;
+use spur_proto::client::{Connection, Identity, Introduction};
 use spur_proto::keys::{ClusterKeys, Role};
 use spur_proto::v1::TokenClaims;
 use tonic::service::interceptor::InterceptedService;
@@ -53,6 +54,17 @@ impl Target {
         let (user, group) = (format!("u{uid}"), format!("g{uid}"));
         let claims = TokenClaims { uid, gid: uid, user, group, ..TokenClaims::default() };
         Ok(InterceptedService::new(self.connect("").await?, self.introduction_of(claims)?))
+    }
+
+    /// A connection for a user as commands have them, which tries again after failures.
+    pub(crate) fn connection_as(&self, uid: u32) -> anyhow::Result<Connection> {
+        let (user, group) = (format!("u{uid}"), format!("g{uid}"));
+        let claims = TokenClaims { uid, gid: uid, user, group, ..TokenClaims::default() };
+        let identity = match &self.keys {
+            Some(keys) => Identity::Keys(Arc::new(keys.clone()), claims),
+            None => Identity::Unsigned(claims),
+        };
+        Ok(Connection::new(std::slice::from_ref(&self.address), identity)?)
     }
 
     /// The credentials of every call; `node` is the name of a node, or empty for a user.

@@ -27,6 +27,7 @@ pub fn render_all(cluster: &Cluster, job: &Job, now: Time) -> Vec<v1::PriorityFa
             job_size: factors.job_size,
             partition_factor: factors.partition,
             qos: factors.qos,
+            assoc: factors.assoc,
             fair_share: factors.fair_share,
             tres: part.tres.iter().map(share).collect(),
             nice: job.spec.nice,

@@ -144,6 +144,7 @@ impl Query {
         }
         let weighed = [
             (weights.age, 'A'),
+            (weights.assoc, 'B'),
             (weights.fairshare, 'F'),
             (weights.job_size, 'J'),
             (weights.partition, 'P'),

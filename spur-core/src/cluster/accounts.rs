@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::model::accounts::{
-    Account, AdminLevel, Association, AssociationId, Charged, Limits, NORMAL, Qos, ROOT, User,
+    Account, AdminLevel, Association, AssociationId, Charged, LimitKind, Limits, NORMAL, Qos, ROOT, User,
 };
 use crate::model::caller::Caller;
 use crate::model::config::{AccountingEnforce, QosConfig};
@@ -274,6 +274,12 @@ impl Accounts {
         }
         chain.for_each(|above| limits.inherit(&above.limits));
         limits
+    }
+
+    /// The `Priority` of an association, inherited if it has none of its own; `None` if none is set.
+    #[must_use]
+    pub fn priority_of(&self, association: &Arc<Association>) -> Option<u64> {
+        self.chain(association).find_map(|next| next.limits.number(LimitKind::Priority))
     }
 
     /// The QOS that jobs of an association may use, inherited ones included. QOS that do not exist are left

@@ -98,6 +98,7 @@ const SETTINGS: &[(&str, &str, Spelled)] = &[
     ("scheduler.priority_max_age", "PriorityMaxAge", Span),
     ("scheduler.priority_usage_reset_period", "PriorityUsageResetPeriod", Plain),
     ("scheduler.priority_weight_age", "PriorityWeightAge", Plain),
+    ("scheduler.priority_weight_assoc", "PriorityWeightAssoc", Plain),
     ("scheduler.priority_weight_fairshare", "PriorityWeightFairshare", Plain),
     ("scheduler.priority_weight_job_size", "PriorityWeightJobSize", Plain),
     ("scheduler.priority_weight_partition", "PriorityWeightPartition", Plain),

@@ -490,6 +490,7 @@ impl Taker<'_> {
         self.duration(&mut section, "PriorityDecayHalfLife", "priority_decay_half_life", (0, 100 * YEAR));
         for (name, from) in [
             ("age", "PriorityWeightAge"),
+            ("assoc", "PriorityWeightAssoc"),
             ("fairshare", "PriorityWeightFairshare"),
             ("job_size", "PriorityWeightJobSize"),
             ("partition", "PriorityWeightPartition"),

@@ -328,7 +328,7 @@ const KEYS: &[(&str, Says)] = &[
     ),
     ("PriorityUsageResetPeriod", Setting("scheduler.priority_usage_reset_period")),
     ("PriorityWeightAge", Setting("scheduler.priority_weight_age")),
-    ("PriorityWeightAssoc", Always("0")),
+    ("PriorityWeightAssoc", Setting("scheduler.priority_weight_assoc")),
     ("PriorityWeightFairShare", Setting("scheduler.priority_weight_fairshare")),
     ("PriorityWeightJobSize", Setting("scheduler.priority_weight_job_size")),
     ("PriorityWeightPartition", Setting("scheduler.priority_weight_partition")),

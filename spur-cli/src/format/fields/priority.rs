@@ -13,6 +13,8 @@ use crate::format::{Field, Show, Table};
 pub struct Weights {
     /// Setting `priority_weight_age`.
     pub age: u32,
+    /// Setting `priority_weight_assoc`.
+    pub assoc: u32,
     /// Setting `priority_weight_fairshare`.
     pub fairshare: u32,
     /// Setting `priority_weight_job_size`.
@@ -35,6 +37,7 @@ impl Weights {
         };
         Self {
             age: weight("age"),
+            assoc: weight("assoc"),
             fairshare: weight("fairshare"),
             job_size: weight("job_size"),
             partition: weight("partition"),
@@ -72,8 +75,10 @@ pub static TABLE: Table<Row> = Table { records: "job", fields: FIELDS, bars: ["|
 pub const FIELDS: &[Field<Row>] = &[
     field('a', "AgeNorm", "AGE", |r, _| norm(r, |w| w.age, |f| f.age)).by(|a, b| by(a, b, |f| f.age)),
     field('A', "Age", "AGE", |r, _| weighted(r, |w| w.age, |f| f.age)).by(|a, b| by(a, b, |f| f.age)),
-    field('b', "AssocNorm", "ASSOC", |r, _| norm(r, |_| 0, |_| 0.0)),
-    field('B', "Assoc", "ASSOC", |r, _| weighted(r, |_| 0, |_| 0.0)),
+    field('b', "AssocNorm", "ASSOC", |r, _| norm(r, |w| w.assoc, |f| f.assoc))
+        .by(|a, b| by(a, b, |f| f.assoc)),
+    field('B', "Assoc", "ASSOC", |r, _| weighted(r, |w| w.assoc, |f| f.assoc))
+        .by(|a, b| by(a, b, |f| f.assoc)),
     field('c', "Cluster", "CLUSTER", |_, show| show.cluster.clone()),
     field('f', "FairShareNorm", "FAIRSHARE", |r, _| norm(r, |w| w.fairshare, |f| f.fair_share))
         .by(|a, b| by(a, b, |f| f.fair_share)),

@@ -123,7 +123,7 @@ kinds! {
     MinTres "MinTRESPerJob" ["MinTRES"] Tres false true false;
     /// The priority below which backfill plans no start for a job. Stored without effect.
     MinPrioThreshold "MinPrioThreshold" [] Count true true true;
-    /// The association's priority, for the association factor of job priority.
+    /// The priority of an association, from which its jobs get the association factor.
     Priority "Priority" [] Count true false true;
 }
 

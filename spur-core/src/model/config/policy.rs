@@ -219,6 +219,8 @@ pub struct SchedulerPolicy {
     pub priority_decay_half_life: Seconds,
     /// `priority_weight_age`: the weight of the age factor.
     pub priority_weight_age: u32,
+    /// `priority_weight_assoc`: the weight of the association factor.
+    pub priority_weight_assoc: u32,
     /// `priority_weight_fairshare`: the weight of the fair-share factor.
     pub priority_weight_fairshare: u32,
     /// `priority_weight_job_size`: the weight of the job-size factor.
@@ -660,6 +662,7 @@ impl Default for SchedulerPolicy {
             priority_max_age: Seconds(7 * 86_400),
             priority_decay_half_life: Seconds(7 * 86_400),
             priority_weight_age: 1000,
+            priority_weight_assoc: 0,
             priority_weight_fairshare: 0,
             priority_weight_job_size: 0,
             priority_weight_partition: 1000,

@@ -13,6 +13,7 @@ use fixedbitset::FixedBitSet;
 
 use crate::cluster::{Cluster, Partition};
 use crate::id::NodeId;
+use crate::model::accounts::LimitKind;
 use crate::model::config::Policy;
 use crate::model::fabric::{DomainId, Fabric, Pos};
 use crate::model::job::JobSpec;
@@ -61,6 +62,8 @@ pub struct PriorityScale {
     pub partition_factor: u32,
     /// The largest `priority` of any QOS.
     pub qos_priority: u32,
+    /// The largest `Priority` of any association; 0 if `priority_weight_assoc` is 0.
+    pub assoc_priority: u64,
 }
 
 /// The addition to the weight of a node whose host is off.
@@ -254,11 +257,14 @@ fn of_node(shape: &NodeShape) -> Tres {
 fn scale(cluster: &Cluster) -> PriorityScale {
     let configured = || cluster.nodes().iter().filter(|node| node.configured);
     let factors = cluster.partitions().iter().map(|partition| partition.config.priority_job_factor);
+    let weighs_associations = cluster.policy().scheduler.priority_weight_assoc > 0;
+    let associations = cluster.accounts().associations().filter(|_| weighs_associations);
     PriorityScale {
         nodes: u32::try_from(configured().count()).unwrap_or(u32::MAX),
         cpus: configured().map(|node| u64::from(node.shape.cpus)).sum(),
         partition_factor: factors.max().unwrap_or(0),
         qos_priority: cluster.policy().qos.iter().map(|qos| qos.priority).max().unwrap_or(0),
+        assoc_priority: associations.filter_map(|one| one.limits.number(LimitKind::Priority)).max().unwrap_or(0),
     }
 }
 

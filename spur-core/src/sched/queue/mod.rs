@@ -344,6 +344,7 @@ pub fn priorities(cluster: &Cluster, job: &Job, now: Time) -> Vec<PartPriority> 
         .map(|(index, partition)| {
             let facts = Facts {
                 partition_factor: partition.config.priority_job_factor,
+                assoc_priority: assoc_priority(cluster, &inventory, &leader.spec, index),
                 fair_share: cluster.fair_shares().factor(&cluster.own_holder(&leader.spec, partition)),
                 tres: tres_shares(&inventory, &leader.spec, index).iter().map(TresShare::weighted).sum(),
                 ..whole
@@ -387,11 +388,25 @@ fn facts(
         weighed_time: 1,
         partition_factor,
         qos_priority: inventory.policy.qos_of(job.spec.qos.as_deref()).map_or(0, |qos| qos.priority),
+        assoc_priority: partition
+            .map_or(0, |partition| assoc_priority(cluster, inventory, &job.spec, partition)),
         fair_share: partition.map_or(0.0, |partition| fair_share(cluster, inventory, &job.spec, partition)),
         tres: tres.iter().flatten().map(TresShare::weighted).sum(),
         explicit: job.spec.priority,
         nice: job.spec.nice,
     }
+}
+
+/// The `Priority` of the association that a job counts for in a partition, inherited if the association has
+/// none of its own; 0 if there is none, or if `priority_weight_assoc` is 0.
+fn assoc_priority(cluster: &Cluster, inventory: &Inventory, spec: &JobSpec, partition: usize) -> u64 {
+    if inventory.policy.scheduler.priority_weight_assoc == 0 {
+        return 0;
+    }
+    let accounts = cluster.accounts();
+    let charged = cluster.charged(spec, &inventory.partitions[partition].partition);
+    let association = charged.association.and_then(|id| accounts.association(id));
+    association.and_then(|own| accounts.priority_of(own)).unwrap_or(0)
 }
 
 /// The fair-share factor of a job in a partition; 0 if fair share has no weight.

@@ -23,6 +23,8 @@ pub struct Facts {
     pub partition_factor: u32,
     /// `priority` of its QOS; 0 without a QOS.
     pub qos_priority: u32,
+    /// `Priority` of its association; 0 if the association has none.
+    pub assoc_priority: u64,
     /// The fair-share factor of its association, from 0 to 1.
     pub fair_share: f64,
     /// The sum of the job's shares of a partition's resources, each times its weight.
@@ -44,6 +46,8 @@ pub struct Factors {
     pub partition: f64,
     /// The `priority` of the QOS over the largest of any QOS.
     pub qos: f64,
+    /// The `Priority` of the association over the largest of any association.
+    pub assoc: f64,
     /// The rank of the association over the number of users with shares.
     pub fair_share: f64,
     /// The sum of the weighted shares of resources.
@@ -61,6 +65,7 @@ impl Factors {
             job_size: if policy.priority_favor_small { 1.0 - size } else { size },
             partition: ratio(u64::from(facts.partition_factor), u64::from(scale.partition_factor)),
             qos: ratio(u64::from(facts.qos_priority), u64::from(scale.qos_priority)),
+            assoc: ratio(facts.assoc_priority, scale.assoc_priority),
             fair_share: facts.fair_share,
             tres: facts.tres,
         }
@@ -74,11 +79,12 @@ pub fn multifactor(policy: &SchedulerPolicy, scale: &PriorityScale, facts: &Fact
     if let Some(priority) = facts.explicit {
         return priority;
     }
-    let Factors { age, job_size, partition, qos, fair_share, tres } = Factors::new(policy, scale, facts, now);
+    let Factors { age, job_size, partition, qos, assoc, fair_share, tres } = Factors::new(policy, scale, facts, now);
     let sum = f64::from(policy.priority_weight_age) * age
         + f64::from(policy.priority_weight_job_size) * job_size
         + f64::from(policy.priority_weight_partition) * partition
         + f64::from(policy.priority_weight_qos) * qos
+        + f64::from(policy.priority_weight_assoc) * assoc
         + f64::from(policy.priority_weight_fairshare) * fair_share
         + tres
         - f64::from(facts.nice);
@@ -139,6 +145,7 @@ mod tests {
             weighed_time: 100,
             partition_factor: 1,
             qos_priority: 30,
+            assoc_priority: 7,
             fair_share: 0.0,
             tres: 0.0,
             explicit: None,
@@ -148,7 +155,7 @@ mod tests {
 
     #[test]
     fn factors_add_up_as_in_slurm() {
-        let scale = PriorityScale { nodes: 4, cpus: 16, partition_factor: 2, qos_priority: 40 };
+        let scale = PriorityScale { nodes: 4, cpus: 16, partition_factor: 2, qos_priority: 40, assoc_priority: 28 };
         let policy = SchedulerPolicy { priority_weight_job_size: 100, ..SchedulerPolicy::default() };
         let half = Time(7 * 86_400 / 2);
         // Half the age of 1000, half the size of 100, half the partition factor of 1000.
@@ -156,6 +163,9 @@ mod tests {
         // Three quarters of the largest QOS priority.
         let weighs_qos = SchedulerPolicy { priority_weight_qos: 2000, ..policy.clone() };
         assert_eq!(multifactor(&weighs_qos, &scale, &facts(), half), 500 + 50 + 500 + 1500);
+        // A quarter of the largest priority of an association.
+        let weighs_assoc = SchedulerPolicy { priority_weight_assoc: 400, ..policy.clone() };
+        assert_eq!(multifactor(&weighs_assoc, &scale, &facts(), half), 500 + 50 + 500 + 100);
         let shares = Facts { fair_share: 0.25, tres: 3.5, ..facts() };
         let weighs_shares = SchedulerPolicy { priority_weight_fairshare: 10, ..policy.clone() };
         assert_eq!(multifactor(&weighs_shares, &scale, &shares, half), 1050 + 6, "2.5 and 3.5");

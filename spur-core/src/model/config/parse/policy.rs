@@ -221,6 +221,7 @@ pub(super) fn scheduler(mut section: Section<'_>, known: &[QosConfig]) -> Schedu
         policy.priority_max_age => section.duration("priority_max_age", 1..=100 * YEAR),
         policy.priority_decay_half_life => section.duration("priority_decay_half_life", 0..=100 * YEAR),
         policy.priority_weight_age => section.integer("priority_weight_age", ANY),
+        policy.priority_weight_assoc => section.integer("priority_weight_assoc", ANY),
         policy.priority_weight_fairshare => section.integer("priority_weight_fairshare", ANY),
         policy.priority_weight_job_size => section.integer("priority_weight_job_size", ANY),
         policy.priority_weight_partition => section.integer("priority_weight_partition", ANY),

@@ -71,8 +71,10 @@ pub struct Amounts {
 #[derive(Clone, Copy, Debug)]
 pub struct Tariff<'a> {
     weights: &'a TresWeights,
-    /// True if only the largest of the weighted resources of nodes is charged (`MAX_TRES`).
+    /// True if only the largest of the weighted resources of nodes is charged (`MAX_TRES`, `MAX_TRES_GRES`).
     takes_largest: bool,
+    /// True if the sum of weighted GRES is charged besides the largest other resource (`MAX_TRES_GRES`).
+    adds_gres: bool,
     billing: Billing,
 }
 
@@ -80,9 +82,11 @@ impl<'a> Tariff<'a> {
     /// The tariff of a partition.
     #[must_use]
     pub fn new(scheduler: &SchedulerPolicy, partition: &'a PartitionConfig) -> Self {
+        let adds_gres = scheduler.has_flag(PriorityFlag::MaxTresGres);
         Self {
             weights: &partition.tres_billing_weights,
-            takes_largest: scheduler.has_flag(PriorityFlag::MaxTres),
+            takes_largest: adds_gres || scheduler.has_flag(PriorityFlag::MaxTres),
+            adds_gres,
             billing: scheduler.billing,
         }
     }
@@ -94,8 +98,9 @@ impl<'a> Tariff<'a> {
     }
 
     /// The charge for each second of these resources. With weights, the charge is the weighted sum of the
-    /// resources; with `MAX_TRES`, the largest weighted resource of nodes plus the weighted licences. Without
-    /// weights, the charge is the CPUs, or the `shares` of nodes, rounded up.
+    /// resources; with `MAX_TRES`, the largest weighted resource of nodes plus the weighted licences; with
+    /// `MAX_TRES_GRES`, GRES are added like licences. Without weights, the charge is the CPUs, or the `shares`
+    /// of nodes, rounded up.
     fn charge(self, tres: &Tres, shares: Rate) -> Rate {
         if self.weights.is_empty() {
             return match self.billing {
@@ -107,6 +112,7 @@ impl<'a> Tariff<'a> {
         for (kind, weighted) in self.weights.of(tres) {
             match kind {
                 TresKind::License(_) => sum = sum.saturating_add(weighted),
+                TresKind::Gres { .. } if self.adds_gres => sum = sum.saturating_add(weighted),
                 _ if self.takes_largest => largest = weighted.max(largest),
                 _ => sum = sum.saturating_add(weighted),
             }

@@ -52,6 +52,18 @@ pub struct Weight {
 }
 
 impl Weight {
+    /// The weight of one unit of the resource; of memory, the weight of one MiB.
+    #[must_use]
+    pub fn of_one(&self) -> f64 {
+        match self.per {
+            Per::Kibi => self.number * 1024.0,
+            Per::One => self.number,
+            Per::Gibi => self.number / 1024.0,
+            Per::Tebi => self.number / (1024.0 * 1024.0),
+            Per::Pebi => self.number / (1024.0 * 1024.0 * 1024.0),
+        }
+    }
+
     /// Weighted count of a resource, in units of 2^-32, rounded down. A count of memory is in mebibytes.
     #[must_use]
     pub fn times(&self, count: u64) -> u128 {

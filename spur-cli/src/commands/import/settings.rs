@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use spur_core::model::config::HealthState;
+use spur_core::model::config::{HealthState, PriorityFlag};
 use spur_core::text::address::HostPort;
 use spur_core::text::gather::is_layer_name;
 use spur_core::text::hostlist::HostList;
@@ -537,7 +537,7 @@ impl Taker<'_> {
         if let Some(pair) = self.conf.pair("PriorityFlags") {
             let words: Vec<&str> = pair.value.split(',').map(str::trim).collect();
             let (known, others): (Vec<&str>, Vec<&str>) =
-                words.into_iter().partition(|word| word.eq_ignore_ascii_case("MAX_TRES"));
+                words.into_iter().partition(|word| PriorityFlag::named(word).is_some());
             section.list("priority_flags", &known);
             // FAIR_TREE is Slurm's default since 19.05 and the only algorithm of Spur.
             let others: Vec<&str> =

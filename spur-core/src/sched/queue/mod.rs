@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::cluster::{Cluster, Partition};
 use crate::id::{ArrayTaskId, Attempt, JobId, NodeId};
 use crate::model::config::{
-    Backfill, Order, PartitionConfig, PartitionState, PreemptBy, QosConfig, SchedulerPolicy,
+    Backfill, Order, PartitionConfig, PartitionState, PreemptBy, PriorityFlag, QosConfig, SchedulerPolicy,
 };
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{Pending, Phase};
@@ -289,14 +289,14 @@ pub struct PartPriority {
     pub tres: Vec<TresShare>,
 }
 
-/// The share of a partition's resource that a job asks for.
+/// The share of a partition's resource that a job requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TresShare {
     /// The resource.
     pub kind: TresKind,
-    /// The share, from 0 to 1.
+    /// The share, from 0 to 1; with `NO_NORMAL_TRES`, the requested count (of memory in MiB).
     pub share: f64,
-    /// The weight of the resource.
+    /// The weight of one unit of the resource; of memory, the weight of one MiB.
     pub weight: f64,
 }
 
@@ -313,23 +313,31 @@ fn tres_shares(inventory: &Inventory, spec: &JobSpec, partition: usize) -> Vec<T
         return Vec::new();
     }
     let (asked, all) = (requested_tres(&spec.shape), inventory.tres(partition));
+    let counts = inventory.policy.scheduler.has_flag(PriorityFlag::NoNormalTres);
     let share = |weight: &Weight| TresShare {
-        share: priority::ratio(asked.get(&weight.kind), all.get(&weight.kind)),
-        weight: weight.number,
+        share: match counts {
+            true => priority::real(asked.get(&weight.kind)),
+            false => priority::ratio(asked.get(&weight.kind), all.get(&weight.kind)),
+        },
+        weight: weight.of_one(),
         kind: weight.kind.clone(),
     };
     weights.iter().map(share).collect()
 }
 
 /// The priorities of a job in its partitions, of which the largest counts; empty for a job that waits for
-/// something other than resources. Components of a het job have the priority of the first component with the
+/// something other than resources. With `ACCRUE_ALWAYS`, it is empty for held jobs only. Components of a het job have the priority of the first component with the
 /// size of the whole.
 #[must_use]
 pub fn priorities(cluster: &Cluster, job: &Job, now: Time) -> Vec<PartPriority> {
     let inventory = cluster.standing(Inventory::new);
     let leader = job.spec.het.as_deref().and_then(|het| cluster.job(het.leader)).unwrap_or(job);
     let Phase::Pending(pending) = &leader.phase else { return Vec::new() };
-    if obstacle(cluster, leader, pending, now).is_some() {
+    let waits = match inventory.policy.scheduler.has_flag(PriorityFlag::AccrueAlways) {
+        true => pending.hold.is_some(),
+        false => obstacle(cluster, leader, pending, now).is_some(),
+    };
+    if waits {
         return Vec::new();
     }
     let eligible = pending.eligible.unwrap_or(leader.submitted);
@@ -379,9 +387,13 @@ fn facts(
 ) -> Facts {
     let (nodes, cpus) = least(&job.spec.shape);
     let tres = partition.map(|partition| tres_shares(inventory, &job.spec, partition));
+    let accrues_always = inventory.policy.scheduler.has_flag(PriorityFlag::AccrueAlways);
+    let limit = job.spec.time_limit.seconds();
     Facts {
         submitted: job.submitted,
         eligible,
+        accrues_from: if accrues_always { job.submitted } else { eligible },
+        limit_minutes: limit.map_or(u64::from(u32::MAX), |seconds| seconds.div_ceil(60)),
         nodes,
         cpus,
         run_time: 1,

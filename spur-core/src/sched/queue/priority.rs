@@ -1,6 +1,6 @@
 //! The priority of a pending job: Slurm's multifactor priority, and the orders of the scheduling literature.
 
-use crate::model::config::{Order, SchedulerPolicy};
+use crate::model::config::{Order, PriorityFlag, SchedulerPolicy};
 pub use crate::sched::inventory::PriorityScale;
 use crate::text::time::Time;
 
@@ -11,10 +11,14 @@ pub struct Facts {
     pub submitted: Time,
     /// The time since which the job waits only for resources.
     pub eligible: Time,
+    /// The time from which the age factor counts.
+    pub accrues_from: Time,
     /// The fewest nodes of the job.
     pub nodes: u32,
     /// The fewest CPUs of the job.
     pub cpus: u64,
+    /// The time limit in minutes, rounded up; 2^32 - 1 without a limit.
+    pub limit_minutes: u64,
     /// Planned run time in seconds.
     pub run_time: u64,
     /// The run time in seconds by which orders weigh the job.
@@ -35,12 +39,14 @@ pub struct Facts {
     pub nice: i32,
 }
 
-/// The factors of a multifactor priority, each from 0 to 1, except `tres`.
+/// The factors of a multifactor priority, each from 0 to 1. The exceptions are `tres`, and factors that a
+/// `NO_NORMAL` flag of `priority_flags` keeps from being divided by the largest.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Factors {
-    /// The time since eligibility over `priority_max_age`.
+    /// The time since eligibility over `priority_max_age`; with `ACCRUE_ALWAYS`, the time since submission.
     pub age: f64,
-    /// The mean of the job's shares of nodes and CPUs; with `priority_favor_small` 1 less that mean.
+    /// The mean of the job's shares of nodes and CPUs; with `SMALL_RELATIVE_TO_TIME`, the larger share over
+    /// the time limit in minutes. With `priority_favor_small`, the factor is 1 less that number.
     pub job_size: f64,
     /// The partition's `priority_job_factor` over the largest of any partition.
     pub partition: f64,
@@ -58,18 +64,31 @@ impl Factors {
     /// The factors at `now`.
     #[must_use]
     pub fn new(policy: &SchedulerPolicy, scale: &PriorityScale, facts: &Facts, now: Time) -> Self {
-        let nodes = ratio(u64::from(facts.nodes), u64::from(scale.nodes));
-        let size = f64::midpoint(nodes, ratio(facts.cpus, scale.cpus));
+        let normal = |flag, number: u64, largest: u64| match policy.has_flag(flag) {
+            true => real(number),
+            false => ratio(number, largest),
+        };
+        let (partition, partitions) = (facts.partition_factor.into(), scale.partition_factor.into());
+        let (qos, all_qos) = (facts.qos_priority.into(), scale.qos_priority.into());
         Self {
-            age: ratio(now.since(facts.eligible), policy.priority_max_age.0),
-            job_size: if policy.priority_favor_small { 1.0 - size } else { size },
-            partition: ratio(u64::from(facts.partition_factor), u64::from(scale.partition_factor)),
-            qos: ratio(u64::from(facts.qos_priority), u64::from(scale.qos_priority)),
-            assoc: ratio(facts.assoc_priority, scale.assoc_priority),
+            age: ratio(now.since(facts.accrues_from), policy.priority_max_age.0),
+            job_size: job_size(policy, scale, facts),
+            partition: normal(PriorityFlag::NoNormalPart, partition, partitions),
+            qos: normal(PriorityFlag::NoNormalQos, qos, all_qos),
+            assoc: normal(PriorityFlag::NoNormalAssoc, facts.assoc_priority, scale.assoc_priority),
             fair_share: facts.fair_share,
             tres: facts.tres,
         }
     }
+}
+
+fn job_size(policy: &SchedulerPolicy, scale: &PriorityScale, facts: &Facts) -> f64 {
+    let (nodes, cpus) = (ratio(facts.nodes.into(), scale.nodes.into()), ratio(facts.cpus, scale.cpus));
+    let size = match policy.has_flag(PriorityFlag::SmallRelativeToTime) {
+        true => nodes.max(cpus) / real(facts.limit_minutes.max(1)),
+        false => f64::midpoint(nodes, cpus),
+    };
+    if policy.priority_favor_small { 1.0 - size } else { size }
 }
 
 /// Slurm's multifactor priority at `now`, at least 1: the weighted sum of the factors, less the nice value. A
@@ -103,7 +122,7 @@ pub(super) fn ratio(part: u64, whole: u64) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "seconds and CPU counts are far below 2^52")]
-fn real(number: u64) -> f64 {
+pub(super) fn real(number: u64) -> f64 {
     number as f64
 }
 
@@ -139,8 +158,10 @@ mod tests {
         Facts {
             submitted: Time(0),
             eligible: Time(0),
+            accrues_from: Time(0),
             nodes: 2,
             cpus: 8,
+            limit_minutes: 2,
             run_time: 100,
             weighed_time: 100,
             partition_factor: 1,
@@ -174,6 +195,31 @@ mod tests {
         assert_eq!(multifactor(&policy, &scale, &Facts { nice: 50, ..facts() }, half), 1000);
         assert_eq!(multifactor(&policy, &scale, &Facts { nice: i32::MAX, ..facts() }, half), 1);
         assert_eq!(multifactor(&policy, &scale, &Facts { explicit: Some(7), ..facts() }, half), 7);
+    }
+
+    #[test]
+    fn flags_change_factors_as_in_slurm() {
+        let scale = PriorityScale { nodes: 4, cpus: 64, partition_factor: 2, qos_priority: 40, assoc_priority: 28 };
+        let half = Time(7 * 86_400 / 2);
+        let plain = Factors::new(&SchedulerPolicy::default(), &scale, &facts(), half);
+        let with = |flag, small| {
+            let policy = SchedulerPolicy {
+                priority_flags: vec![flag],
+                priority_favor_small: small,
+                ..SchedulerPolicy::default()
+            };
+            Factors::new(&policy, &scale, &Facts { eligible: Time(100), ..facts() }, half)
+        };
+        assert_eq!(with(PriorityFlag::MaxTres, false), plain);
+        assert_eq!(with(PriorityFlag::NoNormalPart, false), Factors { partition: 1.0, ..plain });
+        assert_eq!(with(PriorityFlag::NoNormalQos, false), Factors { qos: 30.0, ..plain });
+        assert_eq!(with(PriorityFlag::NoNormalAssoc, false), Factors { assoc: 7.0, ..plain });
+        let all = Factors { partition: 1.0, qos: 30.0, assoc: 7.0, ..plain };
+        assert_eq!(with(PriorityFlag::NoNormalAll, false), all);
+        // Half the nodes, which is more than an eighth of the CPUs, over two minutes.
+        let flag = PriorityFlag::SmallRelativeToTime;
+        assert_eq!(with(flag, false), Factors { job_size: 0.25, ..plain });
+        assert_eq!(with(flag, true), Factors { job_size: 0.75, ..plain });
     }
 
     #[test]

@@ -119,16 +119,18 @@ const PRIVATE: [(&str, Private); 9] = [
     ("users", Private::Users),
 ];
 
-/// Reads `priority_flags`. Slurm's flags that Spur does not support are refused.
+/// Reads `priority_flags`.
 fn priority_flags(section: &mut Section<'_>) -> Vec<PriorityFlag> {
     let key = "priority_flags";
     let mut flags = BTreeSet::new();
     for (line, word) in section.strings(key) {
-        if word.eq_ignore_ascii_case("MAX_TRES") {
-            flags.insert(PriorityFlag::MaxTres);
-        } else {
-            let problem = format!("`{word}` is not supported by Spur; known is MAX_TRES");
-            section.refuse_at(line, key, problem);
+        match PriorityFlag::named(word) {
+            Some(flag) => drop(flags.insert(flag)),
+            None => {
+                let known: Vec<&str> = PriorityFlag::ALL.iter().map(|(name, _)| *name).collect();
+                let problem = format!("there is no flag `{word}`; known are {}", known.join(", "));
+                section.refuse_at(line, key, problem);
+            }
         }
     }
     flags.into_iter().collect()

@@ -73,23 +73,30 @@ pub(super) const ASSOCIATION_SHOWN: &str = "cluster,account,user,partition,share
 pub(super) const USER_ASSOCIATION_SHOWN: &str = "user,defaultaccount,adminlevel,cluster,account,partition,share,priority,maxjobs,\
                                                  maxnodes,maxcpus,maxsubmitjobs,maxwall,maxcpumins,qos,defaultqos";
 
-/// Returns the columns of a list: its own, and empty ones for all other names in Slurm's `sacctmgr`.
+/// Returns the columns of a list: its own, and empty ones for all other names in Slurm's `sacctmgr`. They are
+/// in the order in which Slurm compares an abbreviation with names. A column under a name that Slurm lacks
+/// comes before names that begin with it, or last.
 pub(super) fn columns<R>(own: &[Column<R>]) -> Vec<Column<R>> {
-    let is_own = |name: &str| own.iter().any(|own| own.name.eq_ignore_ascii_case(name));
-    let others = KNOWN.iter().filter(|(name, ..)| !is_own(name));
-    let blank = |&(name, header, width): &(&'static str, &'static str, isize)| Column {
-        name,
-        header,
-        width,
-        text: |_, _| String::new(),
-    };
-    own.iter().copied().chain(others.map(blank)).collect()
+    let of_slurm = KNOWN.iter().map(|&(name, header, width)| {
+        let own = own.iter().find(|own| own.name.eq_ignore_ascii_case(name)).copied();
+        own.unwrap_or(Column { name, header, width, text: |_, _| String::new() })
+    });
+    let mut all: Vec<Column<R>> = of_slurm.collect();
+    let is_known = |own: &&Column<R>| KNOWN.iter().any(|(name, ..)| own.name.eq_ignore_ascii_case(name));
+    for own in own.iter().filter(|own| !is_known(own)) {
+        let begins = |other: &Column<R>| {
+            other.name.get(..own.name.len()).is_some_and(|start| start.eq_ignore_ascii_case(own.name))
+        };
+        let at = all.iter().position(begins).unwrap_or(all.len());
+        all.insert(at, *own);
+    }
+    all
 }
 
 /// Names that Slurm's `sacctmgr` accepts for every list, with headers and widths. A prefix selects the first
 /// name, so a long name represents shorter ones with the same header.
 const KNOWN: [(&str, &str, isize); 115] = [
-    // These names come first, because Slurm selects them for their prefixes.
+    // These names come first, because Slurm selects them for their abbreviations.
     ("Cluster", "Cluster", 10),
     ("Coordinators", "Coord Accounts", 20),
     ("GrpCPUs", "GrpCPUs", 8),
@@ -157,10 +164,10 @@ const KNOWN: [(&str, &str, isize); 115] = [
     ("MaxNodesPerJob", "MaxNodes", 8),
     ("MaxNodesPerUser", "MaxNodesPU", 10),
     ("MaxSubmitJobs", "MaxSubmit", 9),
-    ("MaxSubmitJobsPA", "MaxSubmitPA", 11),
-    ("MaxSubmitJobsPerAccount", "MaxSubmitPA", 11),
     ("MaxSubmitJobsPerUser", "MaxSubmitPU", 11),
     ("MaxSubmitJobsPU", "MaxSubmitPU", 11),
+    ("MaxSubmitJobsPA", "MaxSubmitPA", 11),
+    ("MaxSubmitJobsPerAccount", "MaxSubmitPA", 11),
     ("MaxSubmitPU", "MaxSubmitPU", 11),
     ("MaxSubmitPA", "MaxSubmitPA", 11),
     ("MaxTRES", "MaxTRES", 13),

@@ -574,4 +574,29 @@ mod tests {
             assert!(Report::of(&columns(&own), shown).is_ok(), "{shown}");
         }
     }
+
+    #[test]
+    fn abbreviations_of_fields_mean_what_they_mean_in_slurm() {
+        let own: Vec<_> = rows::ROW.iter().chain(&rows::LIMITS).copied().collect();
+        let columns = columns(&own);
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/sacctmgr/names.txt");
+        let text = std::fs::read_to_string(path).unwrap();
+        let show = query::show(&|_| None).unwrap();
+        let layout = Layout::Delimited { delimiter: "|".to_owned(), closed: false };
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let [shortest, longest, header] = line.splitn(3, ' ').collect::<Vec<_>>()[..] else {
+                panic!("{line}");
+            };
+            for end in shortest.len()..=longest.len() {
+                let name = &longest[..end];
+                let report = Report::of(&columns, name).unwrap();
+                assert_eq!(report.render(&[], &layout, true, &show), format!("{header}\n"), "{name}");
+            }
+        }
+        // A column under a name that Slurm lacks is found under that name.
+        for own in &own {
+            let found = Report::of(&columns, own.name).unwrap().render(&[], &layout, true, &show);
+            assert_eq!(found, format!("{}\n", own.header), "{}", own.name);
+        }
+    }
 }

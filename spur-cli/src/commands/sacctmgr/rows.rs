@@ -85,7 +85,7 @@ pub(super) const LIMITS: [Column<Row>; 17] = limits! {
     "GrpSubmitJobs" "GrpSubmit" 9 "GrpSubmitJobs";
     "GrpTRES" "GrpTRES" 13 "GrpTRES";
     "GrpTRESMins" "GrpTRESMins" 13 "GrpTRESMins";
-    "GrpTRESRunMins" "GrpTRESRunMin" 13 "GrpTRESRunMins";
+    "GrpTRESRunMins" "GrpTRESRunMins" 13 "GrpTRESRunMins";
     "MaxJobs" "MaxJobs" 7 "MaxJobs";
     "MaxJobsAccrue" "MaxJobsAccrue" 13 "MaxJobsAccrue";
     "MaxSubmitJobs" "MaxSubmit" 9 "MaxSubmitJobs";
@@ -94,7 +94,7 @@ pub(super) const LIMITS: [Column<Row>; 17] = limits! {
     "MaxTRESPerNode" "MaxTRESPerNode" 14 "MaxTRESPerNode";
     "MaxTRESMins" "MaxTRESMins" 13 "MaxTRESMinsPerJob";
     "MaxTRESMinsPerJob" "MaxTRESMins" 13 "MaxTRESMinsPerJob";
-    "MaxTRESRunMins" "MaxTRESRunMins" 15 "MaxTRESRunMins";
+    "MaxTRESRunMins" "MaxTRESRunMinsPU" 15 "MaxTRESRunMins";
     "MinPrioThreshold" "MinPrioThres" 12 "MinPrioThreshold";
     "Priority" "Priority" 10 "Priority";
 };
@@ -169,7 +169,7 @@ pub(super) const QOS_LIMITS: [Column<QosRecord>; 33] = qos_limits! {
     "GrpSubmitJobs" "GrpSubmit" 9 "GrpSubmitJobs";
     "GrpTRES" "GrpTRES" 13 "GrpTRES";
     "GrpTRESMins" "GrpTRESMins" 13 "GrpTRESMins";
-    "GrpTRESRunMins" "GrpTRESRunMin" 13 "GrpTRESRunMins";
+    "GrpTRESRunMins" "GrpTRESRunMins" 13 "GrpTRESRunMins";
     "MaxJobs" "MaxJobs" 7 "MaxJobsPerUser";
     "MaxJobsPA" "MaxJobsPA" 9 "MaxJobsPerAccount";
     "MaxJobsPerAccount" "MaxJobsPA" 9 "MaxJobsPerAccount";

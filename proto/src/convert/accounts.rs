@@ -213,7 +213,7 @@ pub fn usage(cluster: &Cluster, holder: &Holder, to_come: &BTreeMap<Holder, Tres
         norm_usage: if root == 0.0 { 0.0 } else { raw(holder) / root },
         effective_usage: standing.effective_usage,
         level: standing.level,
-        factor: (standing.rank > 0).then(|| shares.factor(holder)),
+        factor: standing.factor,
         tres_seconds: usage.seconds(holder).to_string(),
         tres_run_seconds: to_come.get(holder).cloned().unwrap_or_default().to_string(),
     }

@@ -166,7 +166,7 @@ const FIELDS: [Column<Share>; 15] = [
     field("LevelFS", 10, |row, _| match row.own.shares.as_str() {
         _ if row.is_root() => String::new(),
         "parent" => String::new(),
-        _ => real(row.usage.level),
+        _ => real(row.usage.level.unwrap_or(0.0)),
     }),
     field("NormShares", 11, |row, _| real(row.usage.norm_shares)),
     field("NormUsage", 11, |row, _| if row.is_root() { String::new() } else { real(row.usage.norm_usage) }),
@@ -293,7 +293,9 @@ impl Settings {
             return Ok(wish.slurm(show, [("shares", whole.into())]));
         }
         let partition = if self.partition { "partition," } else { "" };
+        let is_classic = !rows.is_empty() && rows.iter().all(|row| row.usage.level.is_none());
         let middle = match self.long {
+            true if is_classic => "normusage,effectvusage,fairshare,grptresmins,tresrunmins",
             true => "normusage,effectvusage,fairshare,levelfs,grptresmins,tresrunmins",
             false => "effectvusage,fairshare",
         };
@@ -337,7 +339,7 @@ fn as_json(row: &Share) -> Value {
         "usage": usage.raw.trunc(),
         "fairshare": {
             "factor": number(usage.factor),
-            "level": unlimited(Some(usage.level).filter(|level| level.is_finite())),
+            "level": unlimited(usage.level.filter(|level| level.is_finite())),
         },
         "type": [if is_user { "USER" } else { "ASSOCIATION" }],
     })
@@ -366,7 +368,7 @@ mod tests {
             norm_shares: 0.25,
             norm_usage: 1.0,
             effective_usage: 1.0,
-            level: f64::INFINITY,
+            level: Some(f64::INFINITY),
             factor: Some(0.5),
             tres_seconds: "cpu=120,billing=120".to_owned(),
             tres_run_seconds: "cpu=600,gres/gpu=60,billing=600".to_owned(),

@@ -1,15 +1,17 @@
-//! Fair share: the rank of every user, computed from the policy tree and from usage as it was last rolled.
+//! Fair share: the standing of every user, computed from the policy tree and from usage as it was last rolled.
 //!
-//! Planner and readers compute ranks on demand; applying entries never does.
+//! Planner and readers compute standings on demand; applying entries never does.
 
 use std::sync::Arc;
 
 use super::Cluster;
 use super::holder::Holder;
 use super::usage::ROOT_ASSOCIATION;
+use crate::model::accounts::classic::{Classic, classic};
 use crate::model::accounts::fair_tree::{Leaf, Standing, fair_tree};
 use crate::model::accounts::usage::Amount;
 use crate::model::accounts::{Association, AssociationId, Shares};
+use crate::model::config::PriorityFlag;
 
 /// The standings of all associations and outsiders.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,12 +30,10 @@ impl FairShares {
         Some(&self.standings[found].1)
     }
 
-    /// The fair-share factor of a user, from 0 to 1: the rank divided by the number of users; 0 for a payer
-    /// without a standing.
+    /// The fair-share factor of a user, from 0 to 1; 0 for a holder without a standing.
     #[must_use]
     pub fn factor(&self, holder: &Holder) -> f64 {
-        let rank = self.standing(holder).map_or(0, |standing| standing.rank);
-        if self.users == 0 { 0.0 } else { f64::from(rank) / f64::from(self.users) }
+        self.standing(holder).and_then(|standing| standing.factor).unwrap_or(0.0)
     }
 }
 
@@ -72,7 +72,16 @@ impl Cluster {
             self.push_outsiders(ROOT_ASSOCIATION, 0, &mut holders, &mut leaves);
         }
         let users = leaves.iter().filter(|leaf| leaf.is_user).count();
-        let mut standings: Vec<(Holder, Standing)> = holders.into_iter().zip(fair_tree(&leaves)).collect();
+        let scheduler = &self.policy.scheduler;
+        let found = match scheduler.has_flag(PriorityFlag::NoFairTree) {
+            false => fair_tree(&leaves),
+            true => {
+                let dampening = scheduler.fair_share_dampening_factor;
+                let depth_oblivious = scheduler.has_flag(PriorityFlag::DepthOblivious);
+                classic(&leaves, Classic { dampening, depth_oblivious })
+            }
+        };
+        let mut standings: Vec<(Holder, Standing)> = holders.into_iter().zip(found).collect();
         standings.sort_unstable_by(|one, other| one.0.cmp(&other.0));
         FairShares { users: u32::try_from(users).unwrap_or(u32::MAX), standings }
     }

@@ -2,7 +2,7 @@
 //! when the policy changes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::event::Event;
 use super::{Cluster, Derived, Node, Partition};
@@ -24,6 +24,7 @@ impl Cluster {
         };
         self.partitions = partitions.into_iter().map(Partition::of).collect();
         let before = std::mem::replace(&mut self.policy, Arc::clone(policy));
+        self.usage.shares = OnceLock::new();
         self.take_qos_of_tree();
         let was: BTreeMap<&str, &NodeConfig> = by_name(&before);
         for node in &mut self.nodes {

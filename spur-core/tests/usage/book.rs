@@ -1,4 +1,4 @@
-//! Usage computed from a journal's entries alone, and ranks computed by recursion.
+//! Usage computed from a journal's entries alone, and ranks and classic factors computed by recursion.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,6 +9,7 @@ use spur_core::cluster::{AccountChange, Cluster, Entry, Event};
 use spur_core::id::JobId;
 use spur_core::model::accounts::qos::QosFlag;
 use spur_core::model::accounts::{Association, AssociationId, Qos, Shares};
+use spur_core::model::config::PriorityFlag;
 use spur_core::text::tres::TresKind;
 
 /// Amounts in units of 2^-32 by resource, and for `wall`.
@@ -276,6 +277,20 @@ impl Book {
             }
         }
         let (ranks, shares) = (self.ranks(), cluster.fair_shares());
+        let scheduler = &cluster.policy().scheduler;
+        if scheduler.has_flag(PriorityFlag::NoFairTree) {
+            let settings = (
+                f64::from(scheduler.fair_share_dampening_factor),
+                scheduler.has_flag(PriorityFlag::DepthOblivious),
+            );
+            for (holder, factor) in self.classic_factors(settings) {
+                let theirs = shares.factor(&holder);
+                if (theirs - factor).abs() > 1e-9 {
+                    found.push(format!("{holder:?} has factor {theirs}, and {factor} in the book"));
+                }
+            }
+            return found;
+        }
         if ranks.len() != shares.users as usize {
             found.push(format!("{} users share, and {} in the book", shares.users, ranks.len()));
         }
@@ -288,6 +303,35 @@ impl Book {
         found
     }
 
+    /// The factors of users and accounts under classic fair share, each computed upwards from its holder.
+    fn classic_factors(&self, settings: (f64, bool)) -> Vec<(Holder, f64)> {
+        let usage = |holder: &Holder| self.ranked.get(holder).copied().unwrap_or(0) as f64;
+        let raw = |shares: Shares| match shares {
+            Shares::Raw(shares) => Some(f64::from(shares)),
+            Shares::Parent => None,
+        };
+        let associations = self.associations.values().map(|own| {
+            let holder = Holder::Association(own.id);
+            let above = self.above(own).map(|above| above.id);
+            Member { usage: usage(&holder), holder, above, shares: raw(own.shares) }
+        });
+        let outsiders = self.ranked.keys().filter_map(|holder| match holder {
+            Holder::Outsider { account, .. } => Some(Member {
+                holder: holder.clone(),
+                above: Some(*account),
+                shares: Some(1.0),
+                usage: usage(holder),
+            }),
+            _ => None,
+        });
+        let family = Family { members: associations.chain(outsiders).collect(), depth_oblivious: settings.1 };
+        let factor = |member: &Member| match family.norm_shares(member) {
+            0.0 => 0.0,
+            shares => 2_f64.powf(-family.effective_usage(member) / shares / settings.0),
+        };
+        family.members.iter().map(|member| (member.holder.clone(), factor(member))).collect()
+    }
+
     fn ranks(&self) -> BTreeMap<Holder, u32> {
         let users = self.associations.values().filter(|own| own.user.is_some()).count();
         let outsiders = self.ranked.keys().filter(|holder| matches!(holder, Holder::Outsider { .. })).count();
@@ -297,6 +341,77 @@ impl Book {
             walk.children(root, false);
         }
         walk.ranks
+    }
+}
+
+/// A holder that shares: the association above, raw shares (`None` for the parent's), and usage.
+struct Member {
+    holder: Holder,
+    above: Option<AssociationId>,
+    shares: Option<f64>,
+    usage: f64,
+}
+
+/// All holders that share.
+struct Family {
+    members: Vec<Member>,
+    depth_oblivious: bool,
+}
+
+impl Family {
+    /// The nearest member above that has shares of its own.
+    fn above(&self, of: &Member) -> Option<&Member> {
+        let id = of.above?;
+        let above = self.members.iter().find(|member| member.holder == Holder::Association(id))?;
+        match above.shares {
+            None => self.above(above),
+            Some(_) => Some(above),
+        }
+    }
+
+    /// The members that share out the same shares as `of`, which is among them unless it has its parent's.
+    fn siblings(&self, of: &Member) -> Vec<&Member> {
+        let holder = |member: &Member| self.above(member).map(|above| above.holder.clone());
+        let own = holder(of);
+        self.members.iter().filter(|other| other.shares.is_some() && holder(other) == own).collect()
+    }
+
+    /// The raw shares of a member over those of all siblings; 0 if nobody has any.
+    fn portion(&self, of: &Member, shares: f64) -> f64 {
+        let all: f64 = self.siblings(of).iter().filter_map(|sibling| sibling.shares).sum();
+        if all == 0.0 { 0.0 } else { shares / all }
+    }
+
+    fn norm_shares(&self, of: &Member) -> f64 {
+        let Some(above) = self.above(of) else { return 1.0 };
+        self.norm_shares(above) * of.shares.map_or(1.0, |shares| self.portion(of, shares))
+    }
+
+    fn norm_usage(&self, of: &Member) -> f64 {
+        let root = self.members.iter().find(|member| member.above.is_none()).map_or(0.0, |root| root.usage);
+        if root == 0.0 { 0.0 } else { of.usage / root }
+    }
+
+    fn effective_usage(&self, of: &Member) -> f64 {
+        let Some(above) = self.above(of) else { return 1.0 };
+        let own = self.norm_usage(of);
+        if above.above.is_none() {
+            return own;
+        }
+        let theirs = self.effective_usage(above);
+        let Some(shares) = of.shares else { return theirs };
+        if !self.depth_oblivious {
+            let siblings: f64 = self.siblings(of).iter().filter_map(|sibling| sibling.shares).sum();
+            return if siblings == 0.0 { theirs } else { own + (theirs - own) * shares / siblings };
+        }
+        let (wide, narrow) = (self.norm_shares(above), self.norm_shares(of));
+        if [own, theirs, wide, narrow].contains(&0.0) {
+            return own;
+        }
+        let all: f64 = self.siblings(of).iter().map(|sibling| self.norm_usage(sibling)).sum();
+        let (ratio, local) = ((theirs / wide).ln(), (own / narrow / (all / wide)).ln());
+        let damped = if ratio * local < 0.0 { local / (1.0 + (5.0 * ratio) * (5.0 * ratio)) } else { local };
+        narrow * (ratio + damped).exp()
     }
 }
 

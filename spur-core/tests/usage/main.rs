@@ -54,12 +54,14 @@ struct World {
 }
 
 impl World {
-    fn new() -> Self {
+    /// A cluster with accounts and users, and these settings of its priority in the section `[scheduler]`.
+    fn new(settings: &str) -> Self {
         let cluster = Cluster::default();
         let planner = Planner::new(&cluster);
         let mut world =
             Self { cluster, planner, journal: Vec::new(), book: Book::default(), now: 1_000_000_000 };
-        let policy = Config::parse(CONFIG, "test").expect("a configuration").policy;
+        let text = CONFIG.replace("[scheduler]\n", &format!("[scheduler]\n{settings}\n"));
+        let policy = Config::parse(&text, "test").expect("a configuration").policy;
         world.command(Command::Reconfigure(Arc::new(policy)));
         world.input(Input::FileQos(Vec::new()));
         for index in 0..4 {
@@ -243,9 +245,14 @@ fn same(one: &[snapshot::Record], other: &[snapshot::Record], seed: u64) {
 
 #[test]
 fn usage_and_ranks_are_those_of_an_independent_book() {
-    for seed in 0..12 {
+    for seed in 0..18 {
         let mut chance = Chance::new(seed);
-        let mut world = World::new();
+        let settings = [
+            "",
+            "priority_flags = [\"NO_FAIR_TREE\"]",
+            "priority_flags = [\"DEPTH_OBLIVIOUS\"]\nfair_share_dampening_factor = 3",
+        ];
+        let mut world = World::new(settings[seed as usize % settings.len()]);
         for _ in 0..120 {
             match chance.below(12) {
                 0..=3 => world.submit(&mut chance),

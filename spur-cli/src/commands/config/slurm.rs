@@ -91,6 +91,7 @@ const SETTINGS: &[(&str, &str, Spelled)] = &[
     ("scheduler.depth_per_user", "SchedulerParameters", Elsewhere),
     ("scheduler.order", "PriorityType", Elsewhere),
     ("scheduler.billing", "", Elsewhere),
+    ("scheduler.fair_share_dampening_factor", "FairShareDampeningFactor", Plain),
     ("scheduler.priority_calc_period", "PriorityCalcPeriod", InMinutes),
     ("scheduler.priority_decay_half_life", "PriorityDecayHalfLife", Span),
     ("scheduler.priority_favor_small", "PriorityFavorSmall", Yes),

@@ -503,6 +503,8 @@ impl Taker<'_> {
                 section.plain(&format!("priority_weight_{name}"), 0);
             }
         }
+        let dampening = "fair_share_dampening_factor";
+        self.number(&mut section, "FairShareDampeningFactor", dampening, u64::from(u16::MAX));
         self.flag(&mut section, "PriorityFavorSmall", "priority_favor_small");
         self.usage(&mut section);
         section
@@ -539,7 +541,7 @@ impl Taker<'_> {
             let (known, others): (Vec<&str>, Vec<&str>) =
                 words.into_iter().partition(|word| PriorityFlag::named(word).is_some());
             section.list("priority_flags", &known);
-            // FAIR_TREE is Slurm's default since 19.05 and the only algorithm of Spur.
+            // FAIR_TREE is the default of Slurm since 19.05, and of Spur.
             let others: Vec<&str> =
                 others.into_iter().filter(|word| !word.eq_ignore_ascii_case("FAIR_TREE")).collect();
             if !others.is_empty() {

@@ -306,7 +306,7 @@ fn say(session: &mut Session, text: &str) -> anyhow::Result<u8> {
 /// Commands of Slurm that Spur does not have, with their messages.
 const REFUSED: [(&str, &str); 3] = [
     ("abort", "abort: not supported by Spur; scontrol shutdown controller ends it, and nothing is lost"),
-    ("fsdampeningfactor", "fsdampeningfactor: not supported by Spur: Fair Tree has no dampening"),
+    ("fsdampeningfactor", "fsdampeningfactor: not supported by Spur; set fair_share_dampening_factor in [scheduler], then scontrol reconfigure"),
     ("token", "Error fetching token: each command gets its own from the daemon of its host"),
 ];
 

@@ -213,7 +213,7 @@ const KEYS: &[(&str, Says)] = &[
     ("Epilog", Programs("agent.epilog")),
     ("EpilogMsgTime", Nothing),
     ("EpilogSlurmctld", Setting("controller.epilog_slurmctld")),
-    ("FairShareDampeningFactor", Nothing),
+    ("FairShareDampeningFactor", Setting("scheduler.fair_share_dampening_factor")),
     ("FederationParameters", Nothing),
     ("FirstJobId", Always("1")),
     ("GetEnvTimeout", Always("120 sec")),

@@ -31,12 +31,15 @@ pub struct Standing {
     /// The rank of a user among all users: the best has the number of users, equal users share a rank; 0 for
     /// accounts.
     pub rank: u32,
-    /// Raw shares divided by the sum of all siblings' shares.
+    /// Raw shares divided by the sum of all siblings' shares; in classic fair share, times the normalized
+    /// shares of the association above.
     pub norm_shares: f64,
-    /// Usage divided by that of the association above.
+    /// Usage divided by that of the association above; in classic fair share, the effective usage.
     pub effective_usage: f64,
-    /// Normalized shares over effective usage; infinite without usage.
-    pub level: f64,
+    /// Normalized shares over effective usage, infinite without usage; `None` in classic fair share.
+    pub level: Option<f64>,
+    /// The fair-share factor, from 0 to 1; `None` for accounts in Fair Tree, which have no rank.
+    pub factor: Option<f64>,
 }
 
 /// The level of an association in integers, which compare exactly.
@@ -101,8 +104,8 @@ pub fn fair_tree<K: Ord>(leaves: &[Leaf<K>]) -> Vec<Standing> {
     let mut children = tree.children;
     children.iter_mut().for_each(|siblings| siblings.sort_by(order));
     let users = leaves.iter().filter(|leaf| leaf.is_user).count();
-    let mut next = u32::try_from(users).unwrap_or(u32::MAX);
-    let mut rank = next;
+    let users = u32::try_from(users).unwrap_or(u32::MAX);
+    let (mut next, mut rank) = (users, users);
     // The siblings under way on each level: their parent, the number that is done, and true if the first is
     // tied.
     let mut open: Vec<(usize, usize, bool)> =
@@ -119,6 +122,7 @@ pub fn fair_tree<K: Ord>(leaves: &[Leaf<K>]) -> Vec<Standing> {
             rank = if tied { rank } else { next };
             next = next.saturating_sub(1);
             standings[at].rank = rank;
+            standings[at].factor = Some(f64::from(rank) / f64::from(users));
         } else {
             open.push((at, 0, tied));
         }
@@ -127,7 +131,7 @@ pub fn fair_tree<K: Ord>(leaves: &[Leaf<K>]) -> Vec<Standing> {
 }
 
 /// The tree, with the sums of shares on each level.
-struct Tree<'a, K> {
+pub(super) struct Tree<'a, K> {
     leaves: &'a [Leaf<K>],
     /// For each association, the nearest one above that has shares of its own.
     above: Vec<usize>,
@@ -137,7 +141,7 @@ struct Tree<'a, K> {
 }
 
 impl<'a, K> Tree<'a, K> {
-    fn new(leaves: &'a [Leaf<K>]) -> Self {
+    pub(super) fn new(leaves: &'a [Leaf<K>]) -> Self {
         let mut above = vec![0; leaves.len()];
         let mut level_shares = vec![0_u64; leaves.len()];
         let mut children = vec![Vec::new(); leaves.len()];
@@ -151,6 +155,22 @@ impl<'a, K> Tree<'a, K> {
             children[parent].push(at);
         }
         Self { leaves, above, level_shares, children }
+    }
+
+    /// The position of the nearest association above that has shares of its own.
+    pub(super) fn above(&self, at: usize) -> usize {
+        self.above[at]
+    }
+
+    /// True if none of the associations that divide a share with this one has shares.
+    pub(super) fn level_is_empty(&self, at: usize) -> bool {
+        self.level_shares[self.above[at]] == 0
+    }
+
+    /// The raw shares of an association over the sum that they are part of; 0 if that is 0.
+    pub(super) fn share_of_level(&self, at: usize) -> f64 {
+        let (shares, all) = self.shares(at);
+        quotient(shares, all)
     }
 
     /// The shares of an association and the sum that they are part of. With the shares of the parent, the
@@ -182,22 +202,27 @@ impl<'a, K> Tree<'a, K> {
         }
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "shares are shown with six decimals")]
     fn standing(&self, at: usize, level: Level) -> Standing {
         if at == 0 {
-            return Standing { effective_usage: 1.0, ..Standing::default() };
+            return Standing { effective_usage: 1.0, level: Some(0.0), ..Standing::default() };
         }
         let (shares, all) = self.shares(at);
         let above = self.leaves[self.above[at]].usage.real();
-        let norm_shares = if all == 0 { 0.0 } else { shares as f64 / all as f64 };
+        let norm_shares = quotient(shares, all);
         let effective_usage = if above == 0.0 { 0.0 } else { self.leaves[at].usage.real() / above };
         let level = match level {
             Level::Nothing => 0.0,
             Level::Ratio { .. } => norm_shares / effective_usage,
             Level::Infinite => f64::INFINITY,
         };
-        Standing { rank: 0, norm_shares, effective_usage, level }
+        Standing { rank: 0, norm_shares, effective_usage, level: Some(level), factor: None }
     }
+}
+
+/// `part` over `whole`; 0 if `whole` is 0.
+#[expect(clippy::cast_precision_loss, reason = "shares are shown with six decimals")]
+fn quotient(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 #[cfg(test)]
@@ -253,7 +278,7 @@ mod tests {
         leaves.push(Leaf { shares: Shares::Parent, ..leaf(1, true, 0, 20, 3) });
         let standings = fair_tree(&leaves);
         assert_eq!((standings[3].rank, standings[2].rank), (2, 1));
-        assert_eq!(standings[3].level, f64::INFINITY);
+        assert_eq!(standings[3].level, Some(f64::INFINITY));
         // The user has the shares of the account.
         assert_eq!((standings[3].norm_shares, standings[2].norm_shares), (1.0, 1.0));
     }

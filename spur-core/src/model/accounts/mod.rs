@@ -4,6 +4,7 @@
 //! `cluster::accounts` resolves inheritance.
 
 pub mod ask;
+pub mod classic;
 pub mod fair_tree;
 pub mod limits;
 pub mod qos;

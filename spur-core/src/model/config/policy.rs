@@ -234,6 +234,8 @@ pub struct SchedulerPolicy {
     /// `priority_weight_tres`: weights of the shares of a partition's resources that a job requests.
     #[serde(skip_serializing_if = "TresWeights::is_empty")]
     pub priority_weight_tres: TresWeights,
+    /// `fair_share_dampening_factor`: the divisor of the exponent of the classic fair-share factor.
+    pub fair_share_dampening_factor: u16,
     /// `priority_calc_period`: usage is rolled and ranks are computed at multiples of this time.
     pub priority_calc_period: Seconds,
     /// `priority_usage_reset_period`: the period after which usage is set to zero.
@@ -265,6 +267,10 @@ pub enum PriorityFlag {
     AccrueAlways,
     /// The job-size factor is the job's share of the cluster divided by its time limit in minutes.
     SmallRelativeToTime,
+    /// Classic fair share in which the depth of an association does not matter; includes `NoFairTree`.
+    DepthOblivious,
+    /// Classic fair share instead of Fair Tree.
+    NoFairTree,
     /// Billing takes the largest weighted resource of nodes instead of the sum.
     MaxTres,
     /// Billing takes the largest weighted resource of nodes except GRES, plus the sum of GRES.
@@ -283,9 +289,11 @@ pub enum PriorityFlag {
 
 impl PriorityFlag {
     /// Every flag with its name in Slurm.
-    pub const ALL: [(&str, PriorityFlag); 9] = [
+    pub const ALL: [(&str, PriorityFlag); 11] = [
         ("ACCRUE_ALWAYS", PriorityFlag::AccrueAlways),
         ("SMALL_RELATIVE_TO_TIME", PriorityFlag::SmallRelativeToTime),
+        ("DEPTH_OBLIVIOUS", PriorityFlag::DepthOblivious),
+        ("NO_FAIR_TREE", PriorityFlag::NoFairTree),
         ("MAX_TRES", PriorityFlag::MaxTres),
         ("MAX_TRES_GRES", PriorityFlag::MaxTresGres),
         ("NO_NORMAL_ALL", PriorityFlag::NoNormalAll),
@@ -332,6 +340,7 @@ impl SchedulerPolicy {
             | PriorityFlag::NoNormalPart
             | PriorityFlag::NoNormalQos
             | PriorityFlag::NoNormalTres => PriorityFlag::NoNormalAll,
+            PriorityFlag::NoFairTree => PriorityFlag::DepthOblivious,
             other => other,
         };
         self.priority_flags.iter().any(|set| *set == flag || *set == including)
@@ -714,6 +723,7 @@ impl Default for SchedulerPolicy {
             priority_weight_qos: 0,
             priority_favor_small: false,
             priority_weight_tres: TresWeights::default(),
+            fair_share_dampening_factor: 1,
             priority_calc_period: Seconds(300),
             priority_usage_reset_period: ResetPeriod::default(),
             priority_flags: Vec::new(),

@@ -54,7 +54,7 @@ pub struct Factors {
     pub qos: f64,
     /// The `Priority` of the association over the largest of any association.
     pub assoc: f64,
-    /// The rank of the association over the number of users with shares.
+    /// The fair-share factor of the association.
     pub fair_share: f64,
     /// The sum of the weighted shares of resources.
     pub tres: f64,

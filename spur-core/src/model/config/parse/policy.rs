@@ -230,6 +230,7 @@ pub(super) fn scheduler(mut section: Section<'_>, known: &[QosConfig]) -> Schedu
         policy.priority_weight_qos => section.integer("priority_weight_qos", ANY),
         policy.priority_favor_small => section.boolean("priority_favor_small"),
         policy.priority_weight_tres => section.parsed("priority_weight_tres"),
+        policy.fair_share_dampening_factor => section.integer("fair_share_dampening_factor", 1..=65_535),
         policy.priority_calc_period => section.duration("priority_calc_period", 1..=86_400),
         policy.priority_usage_reset_period => section.choice("priority_usage_reset_period", &[
             ("NONE", ResetPeriod::None),

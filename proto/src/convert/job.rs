@@ -5,7 +5,7 @@ use spur_core::controller::environment::repeated;
 use spur_core::id::NodeId;
 use spur_core::model::alloc::{Alloc, GresAlloc, NodeAlloc};
 use spur_core::model::clock::Clock;
-use spur_core::model::config::Oversubscribe;
+use spur_core::model::config::{Oversubscribe, PriorityFlag};
 use spur_core::model::job::{Batch, FabricAsk, Job, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::model::node::{Called, NodeShape};
 use spur_core::model::phase::{EndState, Pending, Phase};
@@ -96,6 +96,10 @@ pub fn render(cluster: &Cluster, job: &Job, outlook: Outlook<'_>, now: Time) -> 
                 message.priority = last_priority(cluster, job, ended.ended);
             }
         }
+    }
+    let calculates = cluster.policy().scheduler.has_flag(PriorityFlag::CalculateRunning);
+    if calculates && matches!(job.phase, Phase::Running { .. } | Phase::Suspended(_)) {
+        message.priority = sched::present_priority(cluster, job, now);
     }
     message.accrue_time = message.eligible_time.filter(|_| job.waits_for.is_none());
     if message.reason.is_empty() {
@@ -325,7 +329,7 @@ pub(crate) fn one_word<S: serde::Serializer>(reason: &str, serializer: S) -> Res
 /// Returns the last priority of a job that ended before it started; 0 if its user held it all the time.
 pub fn last_priority(cluster: &Cluster, job: &Job, ended: Time) -> u32 {
     let held = job.spec.hold && job.eligible().is_none();
-    if held { 0 } else { sched::first_priority(cluster, job, ended) }
+    if held { 0 } else { sched::present_priority(cluster, job, ended) }
 }
 
 /// Encodes the reason why a job waits, and its planned start.
@@ -358,7 +362,7 @@ fn waiting(
         return;
     }
     if message.priority == 0 {
-        message.priority = sched::first_priority(cluster, job, now);
+        message.priority = sched::present_priority(cluster, job, now);
     }
     if let Some(start) = planned.and_then(|planned| planned.start) {
         message.start_time = Some(start.0);

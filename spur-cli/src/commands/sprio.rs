@@ -132,9 +132,13 @@ impl Query {
             && any(job_ids, [job.job_id.to_string(), String::new()])
     }
 
-    /// Returns the filter that is sent to the controller: that of the options, for pending jobs only.
-    fn request(&self) -> JobFilter {
-        JobFilter { states: vec!["PENDING".to_owned()], ..self.filter.clone() }
+    /// Returns the filter that is sent to the controller: that of the options, for pending jobs. With
+    /// `CALCULATE_RUNNING` among the flags of priority it is also for running and suspended jobs.
+    fn request(&self, flags: &str) -> JobFilter {
+        let started = flags.split(',').any(|flag| flag == "CALCULATE_RUNNING");
+        let states: &[&str] = if started { &["PENDING", "RUNNING", "SUSPENDED"] } else { &["PENDING"] };
+        let states = states.iter().map(|state| (*state).to_owned()).collect();
+        JobFilter { states, ..self.filter.clone() }
     }
 
     /// Returns the columns, by default those of factors that have a weight.
@@ -252,7 +256,11 @@ async fn page(session: &mut Session, query: &Query) -> anyhow::Result<String> {
     }
     let jobs = match query.weights {
         true => Vec::new(),
-        false => query::priorities(connection, query.request()).await?,
+        false => {
+            let flags = settings.iter().find(|setting| setting.key == "scheduler.priority_flags");
+            let flags = flags.map_or("", |setting| &setting.value);
+            query::priorities(connection, query.request(flags)).await?
+        }
     };
     query.text(jobs, Weights::of(&settings), &show)
 }

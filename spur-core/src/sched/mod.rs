@@ -59,7 +59,7 @@ mod together;
 use pass::preemption::{QUICK_SEARCHES, SEARCHES};
 pub use pass::{Pass, Progress};
 pub use planned_starts::{Reservation, Reservations};
-pub use queue::{PartPriority, TresShare, first_priority, priorities, priority};
+pub use queue::{PartPriority, TresShare, present_priority, priorities, priority};
 pub use subject::Subject;
 
 use crate::cluster::Cluster;

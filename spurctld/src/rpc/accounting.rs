@@ -262,7 +262,7 @@ impl Desk {
             if let Some(job) = job
                 && let Phase::Pending(Pending { hold: None, .. }) = &job.phase
             {
-                row.priority = sched::first_priority(&cluster, job, crate::clock::now(&cluster));
+                row.priority = sched::present_priority(&cluster, job, crate::clock::now(&cluster));
             }
         }
     }

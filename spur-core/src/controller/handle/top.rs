@@ -106,7 +106,7 @@ fn priority(cluster: &Cluster, job: &Job, now: Time) -> i64 {
     let spec = JobSpec { nice: LIFT, ..JobSpec::clone(&job.spec) };
     let lifted = Job { spec: Arc::new(spec), ..job.clone() };
     let parts = sched::priorities(cluster, &lifted, now).into_iter().map(|part| part.priority).max();
-    let lifted = parts.unwrap_or_else(|| sched::first_priority(cluster, &lifted, now));
+    let lifted = parts.unwrap_or_else(|| sched::present_priority(cluster, &lifted, now));
     i64::from(lifted) + i64::from(LIFT) - i64::from(job.spec.nice)
 }
 

@@ -280,7 +280,7 @@ fn as_nice(cluster: &Cluster, now: Time, job: &Job, priority: u32) -> Option<i32
         return None;
     }
     let parts = sched::priorities(cluster, job, now).into_iter().map(|part| part.priority).max();
-    let has = parts.unwrap_or_else(|| sched::first_priority(cluster, job, now));
+    let has = parts.unwrap_or_else(|| sched::present_priority(cluster, job, now));
     let less = has.checked_sub(priority)?;
     Some(job.spec.nice.saturating_add(i32::try_from(less).unwrap_or(i32::MAX)))
 }

@@ -267,6 +267,8 @@ pub enum PriorityFlag {
     AccrueAlways,
     /// The job-size factor is the job's share of the cluster divided by its time limit in minutes.
     SmallRelativeToTime,
+    /// Priorities of running and suspended jobs are computed, too.
+    CalculateRunning,
     /// Classic fair share in which the depth of an association does not matter; includes `NoFairTree`.
     DepthOblivious,
     /// Classic fair share instead of Fair Tree.
@@ -289,9 +291,10 @@ pub enum PriorityFlag {
 
 impl PriorityFlag {
     /// Every flag with its name in Slurm.
-    pub const ALL: [(&str, PriorityFlag); 11] = [
+    pub const ALL: [(&str, PriorityFlag); 12] = [
         ("ACCRUE_ALWAYS", PriorityFlag::AccrueAlways),
         ("SMALL_RELATIVE_TO_TIME", PriorityFlag::SmallRelativeToTime),
+        ("CALCULATE_RUNNING", PriorityFlag::CalculateRunning),
         ("DEPTH_OBLIVIOUS", PriorityFlag::DepthOblivious),
         ("NO_FAIR_TREE", PriorityFlag::NoFairTree),
         ("MAX_TRES", PriorityFlag::MaxTres),

@@ -264,15 +264,18 @@ impl Ranked {
     }
 }
 
-/// The priority of a pending job at the time it becomes eligible. It is shown for a job that waits for a time
-/// or for other jobs, or that no pass has looked at.
+/// The priority of a job at `now`, also of one that waits for a time or for other jobs, that no pass has looked
+/// at, or that runs. A job that is not eligible has no age yet.
 #[must_use]
-pub fn first_priority(cluster: &Cluster, job: &Job, now: Time) -> u32 {
+pub fn present_priority(cluster: &Cluster, job: &Job, now: Time) -> u32 {
     let inventory = cluster.standing(Inventory::new);
+    let runs_in = job.phase.alloc().map(|alloc| &alloc.partition);
     let partitions = inventory.partitions_of(&job.spec);
+    let partitions = partitions.filter(|(_, one)| runs_in.is_none_or(|name| name == one.name()));
     let factors = partitions.clone().map(|(_, partition)| partition.config.priority_job_factor);
     let first = partitions.clone().next().map(|(index, _)| index);
-    let facts = facts(cluster, &inventory, job, now, (first, factors.max().unwrap_or(0)));
+    let eligible = job.eligible().unwrap_or(now);
+    let facts = facts(cluster, &inventory, job, eligible, (first, factors.max().unwrap_or(0)));
     priority::multifactor(&inventory.policy.scheduler, &inventory.scale, &facts, now)
 }
 
@@ -326,21 +329,25 @@ fn tres_shares(inventory: &Inventory, spec: &JobSpec, partition: usize) -> Vec<T
 }
 
 /// The priorities of a job in its partitions, of which the largest counts; empty for a job that waits for
-/// something other than resources. With `ACCRUE_ALWAYS`, it is empty for held jobs only. Components of a het job have the priority of the first component with the
-/// size of the whole.
+/// something other than resources. With `ACCRUE_ALWAYS`, it is empty for held jobs only. Running and suspended
+/// jobs have a priority in their partition with `CALCULATE_RUNNING`, else none. Components of a het job have the
+/// priority of the first component with the size of the whole.
 #[must_use]
 pub fn priorities(cluster: &Cluster, job: &Job, now: Time) -> Vec<PartPriority> {
     let inventory = cluster.standing(Inventory::new);
     let leader = job.spec.het.as_deref().and_then(|het| cluster.job(het.leader)).unwrap_or(job);
-    let Phase::Pending(pending) = &leader.phase else { return Vec::new() };
-    let waits = match inventory.policy.scheduler.has_flag(PriorityFlag::AccrueAlways) {
-        true => pending.hold.is_some(),
-        false => obstacle(cluster, leader, pending, now).is_some(),
+    let scheduler = &inventory.policy.scheduler;
+    let is_weighed = match &leader.phase {
+        Phase::Pending(pending) if scheduler.has_flag(PriorityFlag::AccrueAlways) => pending.hold.is_none(),
+        Phase::Pending(pending) => obstacle(cluster, leader, pending, now).is_none(),
+        Phase::Running { .. } | Phase::Suspended(_) => scheduler.has_flag(PriorityFlag::CalculateRunning),
+        Phase::Completing(_) | Phase::Ended(_) => false,
     };
-    if waits {
+    if !is_weighed {
         return Vec::new();
     }
-    let eligible = pending.eligible.unwrap_or(leader.submitted);
+    let runs_in = job.phase.alloc().map(|alloc| &alloc.partition);
+    let eligible = leader.eligible().unwrap_or(leader.submitted);
     let mut whole = facts(cluster, &inventory, leader, eligible, (None, 0));
     for (nodes, cpus) in cluster.jobs().followers(leader).map(|job| least(&job.spec.shape)) {
         whole.nodes = whole.nodes.saturating_add(nodes);
@@ -349,6 +356,7 @@ pub fn priorities(cluster: &Cluster, job: &Job, now: Time) -> Vec<PartPriority> 
     let (policy, scale) = (&inventory.policy.scheduler, &inventory.scale);
     let partitions = inventory.partitions_of(&job.spec);
     partitions
+        .filter(|(_, one)| runs_in.is_none_or(|name| name == one.name()))
         .map(|(index, partition)| {
             let facts = Facts {
                 partition_factor: partition.config.priority_job_factor,

@@ -43,6 +43,7 @@ impl Cluster {
             Event::JobHeld { job, by } => self.hold(*job, Some(*by), at),
             Event::JobReleased { job } => self.hold(*job, None, at),
             Event::StartPromised { job, start } => self.jobs.change(*job, |job| job.promised = Some(*start)),
+            Event::PrioritiesKept { jobs, priorities } => self.keep_priorities(jobs, priorities),
             Event::JobNominated { job, nomination } => self.nominate(*job, Some(nomination)),
             Event::NominationDropped { job } => self.nominate(*job, None),
             Event::JobPreempted { .. } => self.preempt(&entry.event, at),
@@ -261,9 +262,24 @@ impl Cluster {
         if job.spec.time_limit != spec.time_limit {
             job.full_limit = None;
         }
+        if let Phase::Pending(pending) = &mut job.phase
+            && places_anew(&job.spec, spec)
+        {
+            pending.kept_priority = None;
+        }
         job.spec = Arc::clone(spec);
         note_eligible(&mut job, at);
         self.jobs.insert(Arc::new(job));
+    }
+
+    fn keep_priorities(&mut self, jobs: &[JobId], priorities: &[u32]) {
+        for (id, priority) in jobs.iter().zip(priorities) {
+            self.jobs.change(*id, |job| {
+                if let Phase::Pending(pending) = &mut job.phase {
+                    pending.kept_priority = Some(*priority);
+                }
+            });
+        }
     }
 
     fn hold(&mut self, id: JobId, by: Option<Hold>, at: Time) {
@@ -460,6 +476,12 @@ fn note_eligible(job: &mut Job, at: Time) {
     {
         pending.eligible = Some(pending.not_before.unwrap_or(at).max(at));
     }
+}
+
+/// True if a changed request asks for another place in the queue, which a kept priority must not undo.
+fn places_anew(before: &JobSpec, after: &JobSpec) -> bool {
+    (before.nice, before.priority, &before.qos, &before.account, &before.partitions)
+        != (after.nice, after.priority, &after.qos, &after.account, &after.partitions)
 }
 
 /// Replaces a job's time limit; returns the previous one.

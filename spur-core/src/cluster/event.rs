@@ -539,6 +539,13 @@ pub enum Event {
         /// The records after the change, in an order in which each may be applied.
         changes: Vec<AccountChange>,
     },
+    /// Jobs keep a priority from which they would fall (`INCR_ONLY`).
+    PrioritiesKept {
+        /// The jobs, all pending.
+        jobs: Vec<JobId>,
+        /// The priority of each job, in the order of `jobs`.
+        priorities: Vec<u32>,
+    },
     /// The usage of running jobs was counted up to a time, and all usage decayed.
     UsageRolled {
         /// The time up to which usage is counted: a multiple of the period.
@@ -612,7 +619,7 @@ impl Event {
             | Event::TasksSplit { job, .. }
             | Event::JobEnded { job, .. }
             | Event::JobRequeued { job, .. } => Scope::Queue(std::slice::from_ref(job)),
-            Event::HetJobSubmitted { jobs, .. } => Scope::Queue(jobs),
+            Event::HetJobSubmitted { jobs, .. } | Event::PrioritiesKept { jobs, .. } => Scope::Queue(jobs),
             Event::JobNominated { job, .. }
             | Event::NominationDropped { job }
             | Event::JobPreempted { job, .. }

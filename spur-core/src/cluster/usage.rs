@@ -356,13 +356,20 @@ impl Cluster {
     /// Records a user without an association at the first submission, so that the user counts among those who
     /// share.
     pub(super) fn meet(&mut self, spec: &JobSpec) {
-        let partition = spec.partitions.first().and_then(|name| self.partition(name));
-        let Some(partition) = partition else { return };
-        let holder = self.own_holder(spec, partition);
-        if matches!(holder, Holder::Outsider { .. }) && !self.usage.used.contains_key(&holder) {
+        if let Some(holder) = self.newcomer(spec) {
             self.usage.used.insert(holder, Used::default());
             self.usage.shares = OnceLock::new();
         }
+    }
+
+    /// The user of a request as a holder, if the user has no association and has submitted nothing yet. The
+    /// submission then changes the shares of others.
+    #[must_use]
+    pub fn newcomer(&self, spec: &JobSpec) -> Option<Holder> {
+        let partition = spec.partitions.first().and_then(|name| self.partition(name))?;
+        let holder = self.own_holder(spec, partition);
+        let is_outsider = matches!(holder, Holder::Outsider { .. });
+        Some(holder).filter(|holder| is_outsider && !self.usage.used.contains_key(holder))
     }
 
     /// Begins to count the usage of a run.

@@ -13,6 +13,7 @@ pub mod effect;
 mod ending;
 pub mod environment;
 mod handle;
+mod kept_priority;
 pub mod lease;
 mod mail;
 mod power;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Ctx, Reply, budgets};
+use super::{Ctx, Reply, budgets, kept_priority};
 use crate::cluster::{Cluster, Event};
 use crate::model::accounts::usage::{Decay, Ratio};
 use crate::text::time::Time;
@@ -65,5 +65,5 @@ fn emit(ctx: &mut Ctx<'_>, now: Time) {
     let ratio = decay.map_or(Ratio(None), |decay| decay.ratio(until.since(rolled)));
     let reset = reset.is_some();
     let periods = u64::try_from(periods).unwrap_or(0);
-    ctx.emit(Event::UsageRolled { until, periods, ratio, reset });
+    kept_priority::keep(ctx, |ctx| ctx.emit(Event::UsageRolled { until, periods, ratio, reset }));
 }

@@ -171,6 +171,9 @@ pub struct Pending {
     pub not_before: Option<Time>,
     /// Time from which only resources keep the job waiting; `None` before that.
     pub eligible: Option<Time>,
+    /// The priority below which the job does not fall with `INCR_ONLY`; `None` if it has not fallen yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_priority: Option<u32>,
     /// Nodes that are reserved for the job while its victims end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nominated: Option<Arc<Nomination>>,

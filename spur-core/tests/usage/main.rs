@@ -3,23 +3,24 @@
 
 mod book;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use book::Book;
 use spur_chance::Chance;
-use spur_core::cluster::{Cluster, Entry, snapshot};
+use spur_core::cluster::{Cluster, Entry, Event, snapshot};
 use spur_core::controller::command::{Report, Submission};
 use spur_core::controller::{Command, Input, handle, timers};
 use spur_core::id::{BlobId, JobId, NodeId};
 use spur_core::model::accounts::ask::{self, Ask, Entity, Which, Word};
 use spur_core::model::caller::{Caller, Owner};
-use spur_core::model::config::Config;
+use spur_core::model::config::{Config, PriorityFlag};
 use spur_core::model::history::Seen;
-use spur_core::model::job::{Batch, JobSpec, MemoryNeed, Shape};
+use spur_core::model::job::{Batch, Job, JobSpec, MemoryNeed, Shape};
 use spur_core::model::node::Registration;
 use spur_core::model::phase::Phase;
 use spur_core::model::step::StepNodeEnd;
-use spur_core::sched::Planner;
+use spur_core::sched::{Planner, present_priority};
 use spur_core::text::exit::ExitCode;
 use spur_core::text::time::{Time, TimeLimit};
 
@@ -50,6 +51,8 @@ struct World {
     planner: Planner,
     journal: Vec<Arc<Entry>>,
     book: Book,
+    /// The last priority of each pending job.
+    priorities: BTreeMap<JobId, u32>,
     now: i64,
 }
 
@@ -58,8 +61,14 @@ impl World {
     fn new(settings: &str) -> Self {
         let cluster = Cluster::default();
         let planner = Planner::new(&cluster);
-        let mut world =
-            Self { cluster, planner, journal: Vec::new(), book: Book::default(), now: 1_000_000_000 };
+        let mut world = Self {
+            cluster,
+            planner,
+            journal: Vec::new(),
+            book: Book::default(),
+            priorities: BTreeMap::new(),
+            now: 1_000_000_000,
+        };
         let text = CONFIG.replace("[scheduler]\n", &format!("[scheduler]\n{settings}\n"));
         let policy = Config::parse(&text, "test").expect("a configuration").policy;
         world.command(Command::Reconfigure(Arc::new(policy)));
@@ -160,7 +169,7 @@ impl World {
 
     /// Ends a running job's script, perhaps some time before its node can report it.
     fn end(&mut self, chance: &mut Chance, ago: i64) {
-        let running = |job: &&spur_core::model::job::Job| matches!(job.phase, Phase::Running { .. });
+        let running = |job: &&Job| matches!(job.phase, Phase::Running { .. });
         let running: Vec<JobId> = self.cluster.jobs().iter().filter(running).map(|job| job.id).collect();
         let Some(id) = running.get(pick(chance, running.len().max(1))) else { return };
         let job = self.cluster.job(*id).expect("it runs");
@@ -210,6 +219,18 @@ impl World {
         self.command(Command::ChangeAccounts { ask: Box::new(change), shown: None });
     }
 
+    /// Compares the priorities of pending jobs with their last ones. With `INCR_ONLY`, none may be lower.
+    fn check_priorities(&mut self, seed: u64) {
+        let pending = self.cluster.jobs().pending();
+        let priority = |job: &Job| present_priority(&self.cluster, job, Time(self.now));
+        let now: BTreeMap<JobId, u32> = pending.map(|job| (job.id, priority(job))).collect();
+        let falls = |(job, before): (&JobId, &u32)| now.get(job).is_some_and(|now| now < before);
+        let fallen = self.priorities.iter().any(falls);
+        let keeps = self.cluster.policy().scheduler.has_flag(PriorityFlag::IncrOnly);
+        assert!(!(keeps && fallen), "seed {seed}: {:?} are now {now:?}", self.priorities);
+        self.priorities = now;
+    }
+
     fn check(&self, seed: u64) {
         let differences = self.book.differences(&self.cluster);
         assert!(differences.is_empty(), "seed {seed}, at {}:\n{}", self.now, differences.join("\n"));
@@ -245,12 +266,13 @@ fn same(one: &[snapshot::Record], other: &[snapshot::Record], seed: u64) {
 
 #[test]
 fn usage_and_ranks_are_those_of_an_independent_book() {
-    for seed in 0..18 {
+    for seed in 0..20 {
         let mut chance = Chance::new(seed);
         let settings = [
             "",
             "priority_flags = [\"NO_FAIR_TREE\"]",
             "priority_flags = [\"DEPTH_OBLIVIOUS\"]\nfair_share_dampening_factor = 3",
+            "priority_flags = [\"INCR_ONLY\"]\npriority_weight_age = 100000",
         ];
         let mut world = World::new(settings[seed as usize % settings.len()]);
         for _ in 0..120 {
@@ -270,7 +292,11 @@ fn usage_and_ranks_are_those_of_an_independent_book() {
             }
             world.start();
             world.check(seed);
+            world.check_priorities(seed);
         }
+        let keeps = world.cluster.policy().scheduler.has_flag(PriorityFlag::IncrOnly);
+        let kept = |entry: &Arc<Entry>| matches!(entry.event, Event::PrioritiesKept { .. });
+        assert_eq!(world.journal.iter().any(kept), keeps, "seed {seed}");
         assert!(world.book.has_counted(), "seed {seed}: nothing ran");
         // A replay of the journal gives the same usage, and so does a snapshot.
         let mut replayed = Cluster::default();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::super::{Ctx, Reject, Reply, reported};
+use super::super::{Ctx, Reject, Reply, kept_priority, reported};
 use super::accounts;
 use crate::cluster::{AccountChange, Cluster, Event};
 use crate::id::NodeId;
@@ -60,7 +60,8 @@ pub(super) fn check(
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     if let Some(policy) = decision.policy {
-        ctx.emit(Event::PolicyChanged { policy, keeps_edits: true });
+        let event = Event::PolicyChanged { policy, keeps_edits: true };
+        kept_priority::keep(ctx, |ctx| ctx.emit(event));
         reported::settle_all(ctx);
     }
     if let Some(file) = decision.file_qos {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::super::command::Submission;
-use super::super::{Ctx, Reject, Reply, ending, tasks};
+use super::super::{Ctx, Reject, Reply, ending, kept_priority, tasks};
 use super::{account, limits, partition, qos, reservation};
 use crate::cluster::{Cluster, Event, Partition};
 use crate::id::{ArrayTaskId, JobId};
@@ -120,13 +120,18 @@ pub(super) fn together(
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     let Decision { mut specs, warnings } = decision;
     let job = ctx.cluster().next_job();
-    match specs.pop() {
-        Some(spec) if specs.is_empty() => ctx.emit(Event::JobSubmitted { job, spec }),
+    let changes_shares = specs.iter().any(|spec| ctx.cluster().newcomer(spec).is_some());
+    let event = match specs.pop() {
+        Some(spec) if specs.is_empty() => Event::JobSubmitted { job, spec },
         last => {
             specs.extend(last);
             let jobs = (job.0..).map(JobId).take(specs.len()).collect();
-            ctx.emit(Event::HetJobSubmitted { jobs, specs });
+            Event::HetJobSubmitted { jobs, specs }
         }
+    };
+    match changes_shares {
+        true => kept_priority::keep(ctx, |ctx| ctx.emit(event)),
+        false => ctx.emit(event),
     }
     let mut records = tasks::part_ways(ctx, job, None);
     records.push(job);

@@ -273,6 +273,8 @@ pub enum PriorityFlag {
     DepthOblivious,
     /// Classic fair share instead of Fair Tree.
     NoFairTree,
+    /// Priorities of pending jobs do not fall.
+    IncrOnly,
     /// Billing takes the largest weighted resource of nodes instead of the sum.
     MaxTres,
     /// Billing takes the largest weighted resource of nodes except GRES, plus the sum of GRES.
@@ -291,12 +293,13 @@ pub enum PriorityFlag {
 
 impl PriorityFlag {
     /// Every flag with its name in Slurm.
-    pub const ALL: [(&str, PriorityFlag); 12] = [
+    pub const ALL: [(&str, PriorityFlag); 13] = [
         ("ACCRUE_ALWAYS", PriorityFlag::AccrueAlways),
         ("SMALL_RELATIVE_TO_TIME", PriorityFlag::SmallRelativeToTime),
         ("CALCULATE_RUNNING", PriorityFlag::CalculateRunning),
         ("DEPTH_OBLIVIOUS", PriorityFlag::DepthOblivious),
         ("NO_FAIR_TREE", PriorityFlag::NoFairTree),
+        ("INCR_ONLY", PriorityFlag::IncrOnly),
         ("MAX_TRES", PriorityFlag::MaxTres),
         ("MAX_TRES_GRES", PriorityFlag::MaxTresGres),
         ("NO_NORMAL_ALL", PriorityFlag::NoNormalAll),

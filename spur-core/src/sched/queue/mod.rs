@@ -414,6 +414,16 @@ fn facts(
         tres: tres.iter().flatten().map(TresShare::weighted).sum(),
         explicit: job.spec.priority,
         nice: job.spec.nice,
+        kept: kept_priority(inventory, job),
+    }
+}
+
+/// The priority below which a pending job does not fall; 0 without `INCR_ONLY`.
+fn kept_priority(inventory: &Inventory, job: &Job) -> u32 {
+    let keeps = inventory.policy.scheduler.has_flag(PriorityFlag::IncrOnly);
+    match &job.phase {
+        Phase::Pending(pending) if keeps => pending.kept_priority.unwrap_or(0),
+        _ => 0,
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Facts {
     pub explicit: Option<u32>,
     /// The `--nice` value.
     pub nice: i32,
+    /// The priority below which the job does not fall; 0 without `INCR_ONLY`.
+    pub kept: u32,
 }
 
 /// The factors of a multifactor priority, each from 0 to 1. The exceptions are `tres`, and factors that a
@@ -91,8 +93,8 @@ fn job_size(policy: &SchedulerPolicy, scale: &PriorityScale, facts: &Facts) -> f
     if policy.priority_favor_small { 1.0 - size } else { size }
 }
 
-/// Slurm's multifactor priority at `now`, at least 1: the weighted sum of the factors, less the nice value. A
-/// priority that was asked for, or set by an operator, is returned as it is.
+/// Slurm's multifactor priority at `now`, at least 1: the weighted sum of the factors, less the nice value, and
+/// no less than a kept priority. A priority that was asked for, or set by an operator, is returned as it is.
 #[must_use]
 pub fn multifactor(policy: &SchedulerPolicy, scale: &PriorityScale, facts: &Facts, now: Time) -> u32 {
     if let Some(priority) = facts.explicit {
@@ -113,7 +115,7 @@ pub fn multifactor(policy: &SchedulerPolicy, scale: &PriorityScale, facts: &Fact
         reason = "clamped to what a u32 holds just before"
     )]
     let priority = sum.clamp(1.0, f64::from(u32::MAX)) as u32;
-    priority
+    priority.max(facts.kept)
 }
 
 /// `part` over `whole`, from 0 to 1; 0 if `whole` is 0.
@@ -171,6 +173,7 @@ mod tests {
             tres: 0.0,
             explicit: None,
             nice: 0,
+            kept: 0,
         }
     }
 
@@ -194,6 +197,8 @@ mod tests {
         assert_eq!(multifactor(&weighs_qos, &no_qos, &Facts { qos_priority: 0, ..facts() }, half), 1050);
         assert_eq!(multifactor(&policy, &scale, &Facts { nice: 50, ..facts() }, half), 1000);
         assert_eq!(multifactor(&policy, &scale, &Facts { nice: i32::MAX, ..facts() }, half), 1);
+        assert_eq!(multifactor(&policy, &scale, &Facts { kept: 1200, ..facts() }, half), 1200);
+        assert_eq!(multifactor(&policy, &scale, &Facts { kept: 900, ..facts() }, half), 1050);
         assert_eq!(multifactor(&policy, &scale, &Facts { explicit: Some(7), ..facts() }, half), 7);
     }
 

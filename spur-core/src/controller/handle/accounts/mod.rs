@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 pub(in super::super) use file::{begin, compare};
 
-use super::super::{Ctx, Reject, Reply};
+use super::super::{Ctx, Reject, Reply, kept_priority};
 use crate::cluster::{AccountChange, Accounts, Cluster, Event};
 use crate::model::accounts::ask::{Ask, AssociationSet, Which};
 use crate::model::accounts::limits::{LimitChange, Unit};
@@ -57,7 +57,8 @@ pub(super) fn check(
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, by: Arc<str>, decision: Decision) -> Reply {
     if !decision.changes.is_empty() {
-        ctx.emit(Event::AccountsChanged { by, changes: decision.changes });
+        let event = Event::AccountsChanged { by, changes: decision.changes };
+        kept_priority::keep(ctx, |ctx| ctx.emit(event));
     }
     Reply::AccountsChanged { lines: decision.lines }
 }

@@ -11,6 +11,7 @@ pub mod discover;
 mod follow;
 mod gres;
 pub mod import;
+mod interactive;
 pub mod keygen;
 pub mod limits;
 pub mod links;

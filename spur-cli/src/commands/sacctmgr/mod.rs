@@ -30,7 +30,8 @@ use rows::Row;
 use super::listing::{self, Common, Listing};
 use super::query;
 use crate::commands::called;
-use crate::error::{Bare, Failure};
+use crate::commands::interactive::{self, Console};
+use crate::error::Bare;
 use crate::format::json::Wish;
 use crate::format::report::{Column, Layout, Report, ReportError};
 use crate::options::{CommandLine, Opt, Settled};
@@ -112,6 +113,9 @@ const COMMANDS: &str = "    Valid <COMMAND> values are:
      modify <ENTITY> [where] <SPECS> set <SPECS>
                                        change account, association, qos or user
      version                           display tool version number
+
+  Without a command, sacctmgr reads commands line by line until exit or quit. !! repeats the last one, and
+  associations, parsable, parsable2 and readonly act like the options for the commands after them.
 
   <SPECS> are words such as Name=physics, Account=physics or Format=Account,User.
 ";
@@ -224,14 +228,31 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         write!(session.out, "{}", Wish::list())?;
         return Ok(0);
     }
-    let Some((verb, rest)) = operands.split_first() else {
-        return Err(Failure::new("no command given; write e.g. sacctmgr show qos").into());
-    };
+    if operands.is_empty() {
+        let command =
+            async |session: &mut Session, words: &[String]| command(session, &mut settings, words).await;
+        return interactive::run(session, CONSOLE, command).await;
+    }
+    command(session, &mut settings, &operands).await
+}
+
+/// The interactive mode of `sacctmgr`.
+const CONSOLE: Console = Console {
+    prompt: "sacctmgr: ",
+    ends: |word| {
+        let word = word.to_ascii_lowercase();
+        word == "quit" || (!word.is_empty() && "exit".starts_with(&word))
+    },
+};
+
+/// Runs one command.
+async fn command(session: &mut Session, settings: &mut Settings, words: &[String]) -> anyhow::Result<u8> {
+    let Some((verb, rest)) = words.split_first() else { return Ok(0) };
     let lower = verb.to_ascii_lowercase();
     let is = |names: &[&str]| names.iter().any(|name| name.starts_with(&lower) && lower.len() > 1);
     match lower.as_str() {
         _ if is(&["show", "list"]) => {
-            let text = list(session, &settings, rest).await?;
+            let text = list(session, settings, rest).await?;
             write!(session.out, "{text}")?;
             Ok(0)
         }
@@ -240,21 +261,18 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
             Ok(0)
         }
         "help" => {
-            if let Settled::Show(text) = LINE.settle(&["--help".to_owned()], &|_| None, &mut settings)? {
+            if let Settled::Show(text) = LINE.settle(&["--help".to_owned()], &|_| None, settings)? {
                 write!(session.out, "{text}")?;
             }
             Ok(0)
         }
-        "exit" | "quit" | "quiet" | "verbose" => Ok(0),
-        _ if is(&["add", "create"]) => change::run(session, &settings, change::read("add", rest)?).await,
-        _ if is(&["modify", "update"]) => {
-            change::run(session, &settings, change::read("modify", rest)?).await
-        }
-        _ if is(&["delete", "remove"]) => {
-            change::run(session, &settings, change::read("delete", rest)?).await
-        }
+        "exit" | "quit" => Ok(0),
+        _ if settings.take(&lower) => Ok(0),
+        _ if is(&["add", "create"]) => change::run(session, settings, change::read("add", rest)?).await,
+        _ if is(&["modify", "update"]) => change::run(session, settings, change::read("modify", rest)?).await,
+        _ if is(&["delete", "remove"]) => change::run(session, settings, change::read("delete", rest)?).await,
         _ if is(&["dump"]) => dump::dump(session, rest).await,
-        _ if is(&["load"]) => dump::load(session, &settings, rest).await,
+        _ if is(&["load"]) => dump::load(session, settings, rest).await,
         _ if REFUSED.contains(&lower.as_str()) => {
             Err(Bare(format!(" {verb}: not supported by Spur: there is no accounting database to manage"))
                 .into())
@@ -344,6 +362,21 @@ const ALWAYS: [(&str, &str, u32); 8] = [
 ];
 
 impl Settings {
+    /// Takes a command that acts like an option of the commands after it, which only the interactive mode has.
+    /// Returns false for any other word.
+    fn take(&mut self, word: &str) -> bool {
+        match word {
+            "associations" => self.associations = true,
+            "parsable" => self.parsable = Some(true),
+            "parsable2" => self.parsable = Some(false),
+            "readonly" => self.readonly = true,
+            // These options are without effect, too.
+            "oneliner" | "quiet" | "verbose" => {}
+            _ => return false,
+        }
+        true
+    }
+
     fn table<R>(
         &self,
         own: &[Column<R>],
@@ -598,5 +631,28 @@ mod tests {
             let found = Report::of(&columns, own.name).unwrap().render(&[], &layout, true, &show);
             assert_eq!(found, format!("{}\n", own.header), "{}", own.name);
         }
+    }
+
+    #[tokio::test]
+    async fn commands_follow_one_another() {
+        let mut session = Session::in_memory("sacctmgr", std::collections::BTreeMap::new(), None);
+        let mut settings = Settings::default();
+        let mut lines = "version\n!!\nparsable2\nreadonly\nfoo\nexi\nversion\n".lines();
+        let next = async || Ok(lines.next().map(str::to_owned));
+        let run =
+            async |session: &mut Session, words: &[String]| command(session, &mut settings, words).await;
+        let code = interactive::follow(&mut session, CONSOLE, next, run, true).await.unwrap();
+        let version = crate::version::line();
+        assert_eq!(
+            session.out.take_text(),
+            format!(
+                "sacctmgr: version\n{version}sacctmgr: !!\n{version}sacctmgr: parsable2\nsacctmgr: readonly\n\
+                 sacctmgr: foo\nsacctmgr: exi\n"
+            )
+        );
+        let complaints = session.take_complaints();
+        assert!(complaints.contains("invalid keyword: foo"), "{complaints}");
+        assert_eq!(code, 1);
+        assert_eq!((settings.parsable, settings.readonly), (Some(false), true));
     }
 }

@@ -6,7 +6,6 @@ mod entity;
 mod errnumstr;
 mod help;
 pub mod hostnames;
-mod interactive;
 mod list_pids;
 mod pid_info;
 mod queue;
@@ -44,6 +43,7 @@ use super::clusters;
 use super::listing::{self, Common, Listing};
 use super::query;
 use crate::commands::called;
+use crate::commands::interactive::{self, Console};
 use crate::error::{Bare, Failure};
 use crate::format::json::Wish;
 use crate::options::help::long;
@@ -212,6 +212,10 @@ fn bare(text: impl Into<String>) -> Bare {
     Bare(text.into())
 }
 
+/// The interactive mode of `scontrol`.
+const CONSOLE: Console =
+    Console { prompt: "scontrol: ", ends: |word| matches!(meant_command(word), Some("exit" | "quit")) };
+
 /// Runs `scontrol`.
 ///
 /// # Errors
@@ -234,7 +238,9 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     }
     clusters::only(session, &call.common.clusters).await?;
     if operands.is_empty() {
-        interactive::run(session, call).await
+        let command =
+            async |session: &mut Session, words: &[String]| command(session, &mut call, words).await;
+        interactive::run(session, CONSOLE, command).await
     } else {
         command(session, &mut call, &operands).await
     }
@@ -306,7 +312,10 @@ fn say(session: &mut Session, text: &str) -> anyhow::Result<u8> {
 /// Commands of Slurm that Spur does not have, with their messages.
 const REFUSED: [(&str, &str); 3] = [
     ("abort", "abort: not supported by Spur; scontrol shutdown controller ends it, and nothing is lost"),
-    ("fsdampeningfactor", "fsdampeningfactor: not supported by Spur; set fair_share_dampening_factor in [scheduler], then scontrol reconfigure"),
+    (
+        "fsdampeningfactor",
+        "fsdampeningfactor: not supported by Spur; set fair_share_dampening_factor in [scheduler], then scontrol reconfigure",
+    ),
     ("token", "Error fetching token: each command gets its own from the daemon of its host"),
 ];
 
@@ -560,5 +569,28 @@ mod tests {
         for (keyword, ..) in KEYWORDS {
             assert!(COMMANDS.contains(&format!(" {keyword}")), "{keyword}");
         }
+    }
+
+    async fn said(input: &str) -> (u8, String, String) {
+        let mut session = Session::in_memory("scontrol", std::collections::BTreeMap::new(), None);
+        let (mut lines, mut call) = (input.lines(), Call::default());
+        let next = async || Ok(lines.next().map(str::to_owned));
+        let run = async |session: &mut Session, words: &[String]| command(session, &mut call, words).await;
+        let code = interactive::follow(&mut session, CONSOLE, next, run, true).await.unwrap();
+        (code, session.out.take_text(), session.take_complaints())
+    }
+
+    #[tokio::test]
+    async fn commands_follow_one_another() {
+        let (code, out, err) = said("show hostlist a1,a2\n!!\nfoo\nhide\nexit\nversion\n").await;
+        assert_eq!(
+            out,
+            "scontrol: show hostlist a1,a2\na[1-2]\nscontrol: !!\na[1-2]\nscontrol: foo\nscontrol: hide\nscontrol: exit\n"
+        );
+        assert!(err.contains("invalid keyword: foo"), "{err}");
+        assert_eq!(code, 1);
+        assert_eq!(said("quit\n").await, (0, "scontrol: quit\n".into(), String::new()));
+        // The end of the input ends the program.
+        assert_eq!(said("").await, (0, "scontrol: \n".into(), String::new()));
     }
 }

@@ -1,31 +1,49 @@
-//! The interactive mode of `scontrol`: runs commands line by line until `exit` or the end of the input.
+//! The interactive mode of `scontrol` and `sacctmgr`: runs commands line by line until one ends it, or until the
+//! end of the input.
 
 use std::io::{self, IsTerminal, Write};
 
-use super::{Call, command, meant_command};
 use crate::error::{self, FAILURE, Failure};
 use crate::session::Session;
 
-const PROMPT: &str = "scontrol: ";
 /// Command that repeats the previous one.
 const AGAIN: &str = "!!";
 
-/// Reads commands from the standard input. Unless the input is a terminal, each command is printed.
-pub(super) async fn run(session: &mut Session, call: Call) -> anyhow::Result<u8> {
-    let echo = !io::stdin().is_terminal();
-    let next = async || tokio::task::spawn_blocking(|| io::stdin().lines().next().transpose()).await?;
-    follow(session, call, next, echo).await
+/// The prompt of a command, and the words that end its interactive mode.
+#[derive(Clone, Copy)]
+pub(super) struct Console {
+    /// Text before each line, such as `scontrol: `.
+    pub(super) prompt: &'static str,
+    /// Returns true for a word that ends the mode.
+    pub(super) ends: fn(&str) -> bool,
 }
 
-async fn follow(
+/// Reads commands from the standard input and runs each with `command`. Unless the input is a terminal, each
+/// command is printed.
+///
+/// # Errors
+/// An error of the input or the output.
+pub(super) async fn run(
     session: &mut Session,
-    mut call: Call,
+    console: Console,
+    command: impl AsyncFnMut(&mut Session, &[String]) -> anyhow::Result<u8>,
+) -> anyhow::Result<u8> {
+    let echo = !io::stdin().is_terminal();
+    let next = async || tokio::task::spawn_blocking(|| io::stdin().lines().next().transpose()).await?;
+    follow(session, console, next, command, echo).await
+}
+
+/// Runs the commands that `next` returns. Returns the largest of their exit codes.
+pub(super) async fn follow(
+    session: &mut Session,
+    Console { prompt, ends }: Console,
     mut next: impl AsyncFnMut() -> io::Result<Option<String>>,
+    mut command: impl AsyncFnMut(&mut Session, &[String]) -> anyhow::Result<u8>,
     echo: bool,
 ) -> anyhow::Result<u8> {
     let (mut last, mut code) = (Vec::new(), 0);
     loop {
-        write!(session.out, "{PROMPT}")?;
+        write!(session.out, "{prompt}")?;
         session.out.flush()?;
         let Some(line) = next().await? else {
             writeln!(session.out)?;
@@ -45,11 +63,11 @@ async fn follow(
             }
         };
         let Some(word) = words.first() else { continue };
-        if matches!(meant_command(word), Some("exit" | "quit")) {
+        if ends(word) {
             return Ok(code);
         }
         last.clone_from(&words);
-        let ended = command(session, &mut call, &words).await;
+        let ended = command(session, &words).await;
         session.out.flush()?;
         match ended {
             Ok(ended) => code = code.max(ended),
@@ -81,17 +99,7 @@ fn split(line: &str) -> Result<Vec<String>, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
-
-    async fn said(input: &str) -> (u8, String, String) {
-        let mut session = Session::in_memory("scontrol", BTreeMap::new(), None);
-        let mut lines = input.lines();
-        let next = async || Ok(lines.next().map(str::to_owned));
-        let code = follow(&mut session, Call::default(), next, true).await.unwrap();
-        (code, session.out.take_text(), session.take_complaints())
-    }
 
     #[test]
     fn quotes_hold_blanks_together() {
@@ -104,19 +112,5 @@ mod tests {
             assert_eq!(split(line).unwrap(), words, "{line}");
         }
         assert!(split("comment=\"a b").is_err());
-    }
-
-    #[tokio::test]
-    async fn commands_follow_one_another() {
-        let (code, out, err) = said("show hostlist a1,a2\n!!\nfoo\nhide\nexit\nversion\n").await;
-        assert_eq!(
-            out,
-            "scontrol: show hostlist a1,a2\na[1-2]\nscontrol: !!\na[1-2]\nscontrol: foo\nscontrol: hide\nscontrol: exit\n"
-        );
-        assert!(err.contains("invalid keyword: foo"), "{err}");
-        assert_eq!(code, FAILURE);
-        assert_eq!(said("quit\n").await, (0, "scontrol: quit\n".into(), String::new()));
-        // The end of the input ends the program.
-        assert_eq!(said("").await, (0, "scontrol: \n".into(), String::new()));
     }
 }

@@ -128,7 +128,7 @@ reasons! {
     QOSMaxGRESPerNode, QOSGrpLicense, QOSGrpLicenseMinutes, QOSGrpLicenseRunMinutes, QOSMaxLicensePerJob,
     QOSMaxLicenseMinutesPerJob, QOSGrpBilling, QOSGrpBillingMinutes, QOSGrpBillingRunMinutes,
     QOSMaxBillingPerJob, QOSMaxBillingMinutesPerJob, QOSMaxBillingPerNode, QOSGrpJobsLimit,
-    QOSGrpSubmitJobsLimit, QOSGrpWallLimit, QOSMaxWallDurationPerJobLimit, AssocMaxJobsLimit,
+    QOSGrpSubmitJobsLimit, QOSUsageThreshold, QOSGrpWallLimit, QOSMaxWallDurationPerJobLimit, AssocMaxJobsLimit,
     AssocMaxSubmitJobLimit, QOSMaxJobsPerUserLimit, QOSMaxSubmitJobPerUserLimit, MaxJobsPerAccount,
     MaxSubmitJobsPerAccount, QOSMaxCpuPerUserLimit, QOSMaxMemoryPerUser, QOSMaxNodePerUserLimit,
     QOSMinCpuNotSatisfied, QOSMinMemory, QOSMinNode, QOSMaxGRESPerUser, QOSMinGRES, QOSMaxLicensePerUser,

@@ -6,6 +6,7 @@
 mod judge;
 mod reasons;
 mod rules;
+mod threshold;
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 pub use judge::{Judge, Running, Started, Sums};
 pub use reasons::reason;
 pub use rules::{Rule, Rules, Setter};
+pub use threshold::BelowThreshold;
 
 use super::Cluster;
 use super::tres::Amounts;

@@ -15,7 +15,7 @@ use LimitKind::{
     GrpJobs, GrpSubmitJobs, GrpTres, GrpTresMins, GrpTresRunMins, GrpWall, MaxJobs, MaxJobsPerAccount,
     MaxJobsPerUser, MaxSubmitJobs, MaxSubmitJobsPerAccount, MaxSubmitJobsPerUser, MaxTres, MaxTresMins,
     MaxTresPerAccount, MaxTresPerNode, MaxTresPerUser, MaxTresRunMins, MaxTresRunMinsPerAccount, MaxWall,
-    MinTres,
+    MinPrioThreshold, MinTres,
 };
 
 /// The kinds of QOS limits that a start is judged by, before and after nodes are chosen, each in Slurm's
@@ -131,6 +131,9 @@ pub struct Rules {
     pub strict: bool,
     /// True if a limit of a start counts the resources on each node (`MaxTRESPerNode`).
     pub limit_nodes: bool,
+    /// The priority below which no nodes are kept for a waiting job (`MinPrioThreshold`): that of the first
+    /// QOS that sets one, else that of the association; `None` if there is none.
+    pub least_priority: Option<u64>,
     /// The entities that the jobs count for.
     pub holders: Vec<Holder>,
 }
@@ -170,6 +173,7 @@ impl Rules {
             start,
             submit: sources.rules(&AT_SUBMIT, &OF_ASSOCIATIONS_AT_SUBMIT),
             strict,
+            least_priority: sources.least_priority(),
             holders: Holder::of(tree, charged, user),
         }
     }
@@ -196,6 +200,12 @@ fn values(limits: &Limits, kind: LimitKind) -> Vec<(Option<TresKind>, u64)> {
 }
 
 impl Sources<'_> {
+    fn least_priority(&self) -> Option<u64> {
+        let of_qos = self.qos.iter().find_map(|qos| qos.limits.number(MinPrioThreshold));
+        let of_association = || self.chain.iter().find_map(|own| own.limits.number(MinPrioThreshold));
+        of_qos.or_else(of_association)
+    }
+
     /// The limits of these kinds, stage by stage; in each stage those of QOS come first.
     fn rules(&self, of_qos: &[&[LimitKind]], of_associations: &[&[LimitKind]]) -> Vec<Rule> {
         let mut rules = Vec::new();

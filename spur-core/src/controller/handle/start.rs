@@ -185,6 +185,9 @@ pub(super) fn may_run<'a>(
     if !cluster.has_association(&job.spec, partition.name()) {
         return stale("its association is gone");
     }
+    if let Some(below) = cluster.below_threshold(&job.spec, partition) {
+        return stale(&below.to_string());
+    }
     if let Some(limit) = partition.config.limit(&job.spec, cluster.policy().qos_of(job.spec.qos.as_deref())) {
         return stale(&limit.sentence(&partition.config, &job.spec));
     }

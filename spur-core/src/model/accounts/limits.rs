@@ -121,7 +121,7 @@ kinds! {
     MaxWall "MaxWallDurationPerJob" ["MaxWall"] Minutes true true true;
     /// The smallest amount of TRES that a job must have.
     MinTres "MinTRESPerJob" ["MinTRES"] Tres false true false;
-    /// The priority below which backfill plans no start for a job. Stored without effect.
+    /// The priority below which backfill keeps no nodes for a waiting job.
     MinPrioThreshold "MinPrioThreshold" [] Count true true true;
     /// The priority of an association, from which its jobs get the association factor.
     Priority "Priority" [] Count true false true;

@@ -34,7 +34,7 @@ pub struct Qos {
     pub flags: BTreeSet<QosFlag>,
     /// The factor by which usage of its jobs is multiplied.
     pub usage_factor: f64,
-    /// The fair-share value below which jobs wait in Slurm. Stored without effect.
+    /// The fair-share factor below which jobs wait, with the flag `EnforceUsageThreshold`.
     pub usage_threshold: Option<f64>,
     /// The factor by which TRES limits of associations are multiplied for its jobs.
     pub limit_factor: Option<f64>,
@@ -115,7 +115,7 @@ impl Qos {
 pub enum QosFlag {
     /// A job over a limit is refused at submission.
     DenyOnLimit,
-    /// In Slurm, jobs with a fair-share value below `UsageThreshold` wait. Stored without effect.
+    /// Jobs with a fair-share factor below `UsageThreshold` wait.
     EnforceUsageThreshold,
     /// Backfill plans no starts for its jobs.
     NoReserve,

@@ -13,6 +13,7 @@ use crate::sched::inventory::Inventory;
 use crate::sched::plan::{Plan, Start};
 use crate::sched::planned_starts::{Reservation, Reservations};
 use crate::sched::prospect::{EligibleSets, Prospect, Prospects};
+use crate::sched::queue::limited::ChoiceLimits;
 use crate::sched::queue::{self, Candidate, Queued, Throttle};
 use crate::sched::shorter_time::{self, Length};
 use crate::sched::space::{Hit, Query, Space};
@@ -455,11 +456,19 @@ impl<S: Space> Walk<S> {
         self.deep && self.backfill == Backfill::Conservative
     }
 
-    /// True if no nodes are kept for a waiting job because its QOS has `NoReserve`. Without backfill no job
-    /// goes before another, so the flag has no meaning.
-    pub(super) fn is_unreserved(&self, candidate: &Candidate) -> bool {
+    /// True if no nodes are kept for a waiting job because its QOS has `NoReserve`, or because its priority is
+    /// below `MinPrioThreshold` in each of its partitions. Without backfill no job goes before another, so
+    /// neither has a meaning.
+    pub(super) fn is_unreserved(&self, candidate: &Queued) -> bool {
+        if self.backfill == Backfill::None {
+            return false;
+        }
         let qos = self.inventory.policy.qos_of(candidate.spec.qos.as_deref());
-        self.backfill != Backfill::None && qos.is_some_and(|qos| qos.has(QosFlag::NoReserve))
+        let is_below = |limits: &ChoiceLimits| {
+            limits.rules.least_priority.is_some_and(|least| u64::from(candidate.priority) < least)
+        };
+        qos.is_some_and(|qos| qos.has(QosFlag::NoReserve))
+            || candidate.limits.as_ref().is_some_and(|limits| limits.iter().all(is_below))
     }
 
     /// True if a waiting job gets a reservation for a prospect.

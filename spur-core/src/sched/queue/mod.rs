@@ -15,6 +15,7 @@ use crate::id::{ArrayTaskId, Attempt, JobId, NodeId};
 use crate::model::config::{
     Backfill, Order, PartitionConfig, PartitionState, PreemptBy, PriorityFlag, QosConfig, SchedulerPolicy,
 };
+use crate::model::accounts::qos::QosFlag;
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{Pending, Phase};
 use crate::model::reason::Reason;
@@ -487,6 +488,7 @@ impl Measure {
         let obstacle = obstacle(cluster, job, pending, now)
             .or_else(|| (!plans_all && cluster.more_tasks(job) == Some(0)).then(|| throttled(&job.spec)))
             .or_else(|| not_by_account(cluster, &job.spec))
+            .or_else(|| self.not_by_usage(cluster, &job.spec))
             .or_else(|| self.not_by_qos(&job.spec));
         if let Some(obstacle) = obstacle {
             return Err(obstacle);
@@ -552,6 +554,19 @@ impl Measure {
             rest.push(self.candidate(cluster, job, &Facts { run_time, ..*facts })?);
         }
         Ok(rest.into())
+    }
+
+    /// The obstacle of a job whose fair-share factor is below a usage threshold in one of its partitions;
+    /// `None` if there is no such threshold.
+    fn not_by_usage(&self, cluster: &Cluster, spec: &JobSpec) -> Option<Obstacle> {
+        let mut partitions = self.inventory.partitions_of(spec).filter(|_| self.has_thresholds());
+        let below = partitions.find_map(|(_, partition)| cluster.below_threshold(spec, partition))?;
+        Some((Reason::QOSUsageThreshold, below.to_string()))
+    }
+
+    /// True if a QOS has the flag `EnforceUsageThreshold`.
+    pub(super) fn has_thresholds(&self) -> bool {
+        self.inventory.policy.qos.iter().any(|qos| qos.has(QosFlag::EnforceUsageThreshold))
     }
 
     /// The obstacle by the job's QOS that holds in every partition; `None` if there is none.

@@ -233,14 +233,19 @@ impl PendingOrder {
         self.keyed = now;
     }
 
-    /// Takes new fair-share ranks over. Returns whether they have changed.
+    /// Takes new fair-share factors over. Returns whether they have changed. Where QOS have usage thresholds,
+    /// all jobs are then examined again.
     fn take_shares(&mut self, cluster: &Cluster) -> bool {
-        if self.inventory.policy.scheduler.priority_weight_fairshare == 0 {
+        let has_thresholds = self.measure.has_thresholds();
+        if self.inventory.policy.scheduler.priority_weight_fairshare == 0 && !has_thresholds {
             return false;
         }
         let shares = cluster.fair_shares();
         let same = self.shares.as_ref().is_some_and(|known| Arc::ptr_eq(known, &shares));
         if !same {
+            if has_thresholds {
+                self.changed.extend(self.standing.keys().chain(self.aside.keys()));
+            }
             for standing in self.standing.values_mut() {
                 standing.ranked.share(cluster, &self.inventory);
             }

@@ -81,6 +81,7 @@ pub(crate) fn event(event: &Event) -> String {
             format!("HetJobSubmitted {}", all.join(" : "))
         }
         Event::JobUpdated { job, spec } => updated(*job, spec),
+        Event::AccrualBegun { jobs } => format!("AccrualBegun {jobs:?}"),
         Event::PrioritiesKept { jobs, priorities } => format!("PrioritiesKept {jobs:?} {priorities:?}"),
         Event::JobAnnotated { job, restarts, note } => format!("JobAnnotated {job} run {restarts}: {note:?}"),
         Event::JobHeld { job, by } => format!("JobHeld {job} by {by:?}"),

@@ -49,6 +49,9 @@ pub(crate) fn hold<'a>(journal: impl IntoIterator<Item = &'a Entry>) -> Judged {
                 let tight = Check::new(&cluster, job, &mut judged.kinds).start();
                 judged.tight += u64::from(tight);
             }
+            Event::AccrualBegun { jobs } => {
+                jobs.iter().for_each(|job| Check::of(&cluster, *job, &mut judged.kinds).accrual());
+            }
             Event::JobSubmitted { job, .. } => Check::of(&cluster, *job, &mut judged.kinds).submission(),
             Event::HetJobSubmitted { jobs, .. } => {
                 jobs.iter().for_each(|job| Check::of(&cluster, *job, &mut judged.kinds).submission());
@@ -215,6 +218,9 @@ impl<'a> Check<'a> {
         let replaced = |kind: LimitKind, tres: &Option<TresKind>| {
             let alike: &[LimitKind] = match kind {
                 LimitKind::MaxJobs => &[LimitKind::MaxJobsPerUser, LimitKind::MaxJobsPerAccount],
+                LimitKind::MaxJobsAccrue => {
+                    &[LimitKind::MaxJobsAccruePerUser, LimitKind::MaxJobsAccruePerAccount]
+                }
                 LimitKind::MaxSubmitJobs => {
                     &[LimitKind::MaxSubmitJobsPerUser, LimitKind::MaxSubmitJobsPerAccount]
                 }
@@ -252,10 +258,12 @@ impl<'a> Check<'a> {
         let own = account(cluster, self.job);
         let counts: Box<dyn Fn(&Job) -> bool + 'a> = match kind {
             LimitKind::MaxJobsPerUser
+            | LimitKind::MaxJobsAccruePerUser
             | LimitKind::MaxSubmitJobsPerUser
             | LimitKind::MaxTresPerUser
             | LimitKind::MaxTresRunMins => Box::new(move |job| within(job) && job.spec.owner.user == user),
             LimitKind::MaxJobsPerAccount
+            | LimitKind::MaxJobsAccruePerAccount
             | LimitKind::MaxSubmitJobsPerAccount
             | LimitKind::MaxTresPerAccount
             | LimitKind::MaxTresRunMinsPerAccount => {
@@ -351,6 +359,17 @@ impl<'a> Check<'a> {
             tight |= (used - limit.most).abs() < ROUNDING;
         }
         tight
+    }
+
+    /// Asserts that no limit on the number of jobs that gain age is exceeded.
+    fn accrual(&mut self) {
+        let gains_age = |job: &&Job| matches!(&job.phase, Phase::Pending(one) if one.accrued.is_some());
+        for limit in self.limits().into_iter().filter(|limit| limit.kind.counts_accruing()) {
+            let counted = self.cluster.jobs().iter().filter(gains_age).filter(|job| (limit.counts)(job));
+            let all: f64 = counted.map(|job| real(tasks(job))).sum();
+            assert!(all <= limit.most, "job {}: {all} jobs of {} of {}", self.job.id, limit.most, limit.what);
+            self.kinds.insert(limit.kind);
+        }
     }
 
     /// Asserts that no limit of submissions is exceeded.

@@ -97,16 +97,27 @@ pub fn render(cluster: &Cluster, job: &Job, outlook: Outlook<'_>, now: Time) -> 
             }
         }
     }
-    let calculates = cluster.policy().scheduler.has_flag(PriorityFlag::CalculateRunning);
-    if calculates && matches!(job.phase, Phase::Running { .. } | Phase::Suspended(_)) {
-        message.priority = sched::present_priority(cluster, job, now);
-    }
-    message.accrue_time = message.eligible_time.filter(|_| job.waits_for.is_none());
+    prioritized(cluster, job, now, &mut message);
     if message.reason.is_empty() {
         message.reason = Reason::None.name().to_owned();
     }
     on_the_wall(&mut message, cluster.clock());
     message
+}
+
+/// Encodes the time from which the job gains priority by age and, with `CALCULATE_RUNNING`, the present priority
+/// of a running or suspended job.
+fn prioritized(cluster: &Cluster, job: &Job, now: Time, message: &mut v1::Job) {
+    let calculates = cluster.policy().scheduler.has_flag(PriorityFlag::CalculateRunning);
+    if calculates && matches!(job.phase, Phase::Running { .. } | Phase::Suspended(_)) {
+        message.priority = sched::present_priority(cluster, job, now);
+    }
+    message.accrue_time = match &job.phase {
+        Phase::Pending(pending) if !cluster.accrual_rules(&job.spec).is_empty() => {
+            pending.accrued.map(|accrued| accrued.0)
+        }
+        _ => message.eligible_time.filter(|_| job.waits_for.is_none()),
+    };
 }
 
 /// Converts every time from the cluster's clock to the wall's.

@@ -60,6 +60,8 @@ pub struct Accounts {
     file_qos: Vec<QosConfig>,
     last_association: u32,
     last_qos: u32,
+    /// Number of associations that limit the number of jobs that gain age.
+    limiting_accrual: usize,
     /// The association of each account.
     of_accounts: SharedMap<Arc<str>, AssociationId>,
     /// Pairs of an account and one right below it.
@@ -276,6 +278,12 @@ impl Accounts {
         limits
     }
 
+    /// True if an association or a QOS limits the number of pending jobs that gain priority by age.
+    #[must_use]
+    pub fn limits_accrual(&self) -> bool {
+        self.limiting_accrual > 0 || self.qos().any(|qos| qos.limits.limits_accrual())
+    }
+
     /// The `Priority` of an association, inherited if it has none of its own; `None` if none is set.
     #[must_use]
     pub fn priority_of(&self, association: &Arc<Association>) -> Option<u64> {
@@ -413,6 +421,7 @@ impl Accounts {
     }
 
     fn link(&mut self, association: &Arc<Association>) {
+        self.limiting_accrual += usize::from(association.limits.limits_accrual());
         let (id, account) = (association.id, Arc::clone(&association.account));
         match &association.user {
             Some(user) => {
@@ -431,6 +440,7 @@ impl Accounts {
 
     fn unlink(&mut self, id: AssociationId) {
         let Some(association) = self.associations.remove(&id) else { return };
+        self.limiting_accrual -= usize::from(association.limits.limits_accrual());
         match &association.user {
             Some(user) => {
                 self.members.remove(&(Arc::clone(&association.account), id));

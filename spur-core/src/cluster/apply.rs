@@ -40,10 +40,9 @@ impl Cluster {
             Event::HetJobSubmitted { jobs, specs } => self.submit_components(jobs, specs, at),
             Event::JobUpdated { job, spec } => self.update_job(*job, spec, at),
             Event::JobAnnotated { job, restarts, note } => self.annotate(*job, *restarts, note),
-            Event::JobHeld { job, by } => self.hold(*job, Some(*by), at),
-            Event::JobReleased { job } => self.hold(*job, None, at),
+            Event::JobHeld { .. } | Event::JobReleased { .. } => self.apply_hold(&entry.event, at),
             Event::StartPromised { job, start } => self.jobs.change(*job, |job| job.promised = Some(*start)),
-            Event::PrioritiesKept { jobs, priorities } => self.keep_priorities(jobs, priorities),
+            Event::AccrualBegun { .. } | Event::PrioritiesKept { .. } => self.prioritize(&entry.event, at),
             Event::JobNominated { job, nomination } => self.nominate(*job, Some(nomination)),
             Event::NominationDropped { job } => self.nominate(*job, None),
             Event::JobPreempted { .. } => self.preempt(&entry.event, at),
@@ -119,6 +118,23 @@ impl Cluster {
                 note.set(job);
             }
         });
+    }
+
+    fn apply_hold(&mut self, event: &Event, at: Time) {
+        match event {
+            Event::JobHeld { job, by } => self.hold(*job, Some(*by), at),
+            Event::JobReleased { job } => self.hold(*job, None, at),
+            _ => {}
+        }
+    }
+
+    /// Applies an event about the priorities of pending jobs.
+    fn prioritize(&mut self, event: &Event, at: Time) {
+        match event {
+            Event::AccrualBegun { jobs } => self.begin_accrual(jobs, at),
+            Event::PrioritiesKept { jobs, priorities } => self.keep_priorities(jobs, priorities),
+            _ => {}
+        }
     }
 
     /// A job is told to make way.
@@ -250,14 +266,14 @@ impl Cluster {
             if let Phase::Pending(pending) = &mut job.phase
                 && waits
             {
-                pending.eligible = None;
+                pending.defer();
             }
         }
         if let Phase::Pending(pending) = &mut job.phase
             && job.spec.begin != spec.begin
         {
             pending.not_before = spec.begin;
-            pending.eligible = None;
+            pending.defer();
         }
         if job.spec.time_limit != spec.time_limit {
             job.full_limit = None;
@@ -270,6 +286,16 @@ impl Cluster {
         job.spec = Arc::clone(spec);
         note_eligible(&mut job, at);
         self.jobs.insert(Arc::new(job));
+    }
+
+    fn begin_accrual(&mut self, jobs: &[JobId], at: Time) {
+        for id in jobs {
+            self.jobs.change(*id, |job| {
+                if let Phase::Pending(pending) = &mut job.phase {
+                    pending.accrued = Some(at);
+                }
+            });
+        }
     }
 
     fn keep_priorities(&mut self, jobs: &[JobId], priorities: &[u32]) {
@@ -289,7 +315,7 @@ impl Cluster {
         self.jobs.change(id, |job| {
             if let Phase::Pending(pending) = &mut job.phase {
                 pending.hold = by;
-                pending.eligible = None;
+                pending.defer();
                 note_eligible(job, at);
             }
         });

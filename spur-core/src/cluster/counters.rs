@@ -63,6 +63,8 @@ pub struct Counted {
     pub holders: Vec<Holder>,
     /// Number of submitted jobs that the record stands for; each task of an array counts as one.
     pub submitted: u64,
+    /// Number of those that are pending and gain priority by age within limits.
+    pub accruing: u64,
     /// The resources of a job that runs or for which nodes are reserved; `None` for any other job.
     pub holding: Option<Holding>,
 }
@@ -73,6 +75,8 @@ pub struct Tally {
     /// Number of jobs that are pending, running, suspended, or ending before a requeue; each task of an
     /// array counts as one.
     pub submitted: u64,
+    /// Number of pending jobs that gain priority by age within limits; each task of an array counts as one.
+    pub accruing: u64,
     /// The resources of the jobs that run.
     pub held: Held,
     /// The jobs that run, or for which nodes are kept.
@@ -131,6 +135,7 @@ impl Counters {
             for holder in &before.holders {
                 let Some(tally) = self.tallies.get_mut(holder) else { continue };
                 tally.submitted -= before.submitted;
+                tally.accruing -= before.accruing;
                 if let Some(holding) = &before.holding {
                     tally.held.take(&holding.held);
                     tally.running.remove(&job);
@@ -144,6 +149,7 @@ impl Counters {
         for holder in &counted.holders {
             let tally = self.tallies.entry(holder.clone()).or_default();
             tally.submitted += counted.submitted;
+            tally.accruing += counted.accruing;
             if let Some(holding) = &counted.holding {
                 tally.held.add(&holding.held);
                 tally.running.insert(job);
@@ -157,7 +163,7 @@ impl Counters {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Weight {
     Nothing,
-    Waits { spec: usize, tasks: usize, nomination: usize },
+    Waits { spec: usize, tasks: usize, nomination: usize, accrues: bool },
     Holds { spec: usize, alloc: usize, ends: Time, suspended: bool },
     WaitsAgain,
 }
@@ -169,7 +175,12 @@ impl Weight {
         match &job.phase {
             Phase::Pending(pending) => {
                 let nomination = pending.nominated.as_ref().map_or(0, |kept| Arc::as_ptr(kept).addr());
-                Weight::Waits { spec, tasks: job.task_count(), nomination }
+                Weight::Waits {
+                    spec,
+                    tasks: job.task_count(),
+                    nomination,
+                    accrues: pending.accrued.is_some(),
+                }
             }
             Phase::Running { alloc, started, .. } => {
                 let alloc = Arc::as_ptr(alloc).addr();
@@ -277,7 +288,9 @@ impl Cluster {
             Phase::Completing(_) | Phase::Ended(_) => return None,
         };
         let holders = Holder::of(&self.accounts, charged, &job.spec.owner.user);
-        Some(Counted { holders, submitted: job.task_count() as u64, holding })
+        let submitted = job.task_count() as u64;
+        let accrues = matches!(&job.phase, Phase::Pending(pending) if pending.accrued.is_some());
+        Some(Counted { holders, submitted, accruing: if accrues { submitted } else { 0 }, holding })
     }
 
     /// The association and the QOS that a job counts for in the partition of this name; the default if there

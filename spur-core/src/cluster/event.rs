@@ -539,6 +539,11 @@ pub enum Event {
         /// The records after the change, in an order in which each may be applied.
         changes: Vec<AccountChange>,
     },
+    /// Jobs begin to gain priority by age, within limits on the number of such jobs.
+    AccrualBegun {
+        /// The jobs, all pending.
+        jobs: Vec<JobId>,
+    },
     /// Jobs keep a priority from which they would fall (`INCR_ONLY`).
     PrioritiesKept {
         /// The jobs, all pending.
@@ -619,7 +624,9 @@ impl Event {
             | Event::TasksSplit { job, .. }
             | Event::JobEnded { job, .. }
             | Event::JobRequeued { job, .. } => Scope::Queue(std::slice::from_ref(job)),
-            Event::HetJobSubmitted { jobs, .. } | Event::PrioritiesKept { jobs, .. } => Scope::Queue(jobs),
+            Event::HetJobSubmitted { jobs, .. }
+            | Event::AccrualBegun { jobs }
+            | Event::PrioritiesKept { jobs, .. } => Scope::Queue(jobs),
             Event::JobNominated { job, .. }
             | Event::NominationDropped { job }
             | Event::JobPreempted { job, .. }

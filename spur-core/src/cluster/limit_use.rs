@@ -94,7 +94,7 @@ impl Cluster {
     fn add_rules(&self, charged: Charged, user: &Arc<str>, case: &Case, found: &mut Vec<LimitUse>) {
         let rules = Rules::new(self.accounts(), charged, user);
         let of_submissions = rules.submit.into_iter().filter(|rule| rule.kind.counts_submitted());
-        for rule in rules.start.into_iter().chain(of_submissions) {
+        for rule in rules.start.into_iter().chain(of_submissions).chain(rules.accrual) {
             match found.iter_mut().find(|limit| limit.rule == rule) {
                 Some(known) => drop(known.cases.insert(case.clone())),
                 None => {
@@ -131,6 +131,9 @@ impl Cluster {
             | LimitKind::MaxJobs
             | LimitKind::MaxJobsPerUser
             | LimitKind::MaxJobsPerAccount => Some(sums.jobs(rule)),
+            kind if kind.counts_accruing() => {
+                Some(counters.tally(&rule.holder).map_or(0, |tally| tally.accruing))
+            }
             kind if kind.counts_submitted() => Some(sums.submitted(rule)),
             _ => None,
         }

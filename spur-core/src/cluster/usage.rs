@@ -344,11 +344,13 @@ impl Cluster {
     }
 
     /// True if anything depends on usage: a weight of fair share, accounts, a threshold of a QOS, or a budget of
-    /// a QOS or of an association. Otherwise usage is counted at the ends of runs and never rolled.
+    /// a QOS or of an association. Also true if the number of jobs that gain age is limited, because rolls let
+    /// more jobs gain age. Otherwise usage is counted at the ends of runs and never rolled.
     #[must_use]
     pub fn depends_on_usage(&self) -> bool {
         self.policy.scheduler.priority_weight_fairshare > 0
             || self.accounts.accounts().nth(1).is_some()
+            || self.accounts.limits_accrual()
             || self.accounts.qos().any(|qos| is_budget(&qos.limits) || qos.enforced_threshold().is_some())
             || self.accounts.associations().any(|own| is_budget(&own.limits))
     }

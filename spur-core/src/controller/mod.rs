@@ -6,6 +6,7 @@
 //! applies the event at once and lets `react` add the effects that follow when the entry is durable. Nothing
 //! here waits, and there is no state outside the cluster.
 
+mod accrual;
 mod budgets;
 pub mod command;
 mod devices;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Ctx, Reply, budgets, kept_priority};
+use super::{Ctx, Reply, accrual, budgets, kept_priority};
 use crate::cluster::{Cluster, Event};
 use crate::model::accounts::usage::{Decay, Ratio};
 use crate::text::time::Time;
@@ -32,6 +32,7 @@ pub(super) fn plan_reset(ctx: &mut Ctx<'_>, at: Option<Time>, zone: Arc<str>) ->
 pub(super) fn roll(ctx: &mut Ctx<'_>, now: Time) {
     if next_roll(ctx.cluster()).is_some_and(|due| due <= now) {
         emit(ctx, now);
+        accrual::begin_all(ctx);
         budgets::end_exhausted(ctx);
     }
 }

@@ -99,6 +99,7 @@ impl World {
         let qos = [
             format!("GrpTRES=cpu={},billing={},license/lic={}", any(most, 8), any(most, 8), any(jobs, 2)),
             format!("MaxJobsPU={}", any(jobs, 5)),
+            format!("MaxJobsAccruePU={}", any(1, 3)),
             format!("MaxTRESPA=node={}", any(2 * jobs, 4)),
             format!("MaxTRESPU=gres/gpu:a100={}", any(2 * jobs, 4)),
             format!("MaxSubmitPU={}", any(40, 60)),
@@ -116,12 +117,14 @@ impl World {
         let above = [
             format!("GrpTRES=cpu={},node={},mem={}M", any(most, 6), any(2 * jobs, 4), any(600 * jobs, 600)),
             format!("GrpWall={}", any(10, 20)),
+            format!("GrpJobsAccrue={}", any(2, 6)),
             format!("MaxTRESPN=cpu={},gres/gpu=2", any(4, 2)),
         ];
         let account = [
             format!("GrpJobs={}", any(jobs, 3)),
             format!("GrpTRES=gres/gpu={},billing={}", any(4 * jobs, 4), any(most, 8)),
             format!("MaxJobs={}", any(jobs, 2)),
+            format!("MaxJobsAccrue={}", any(1, 3)),
             format!("MaxTRES=cpu={},mem=600M", any(8, 4)),
             format!("GrpTRESRunMins=cpu={}", any(most * 2, 20)),
             format!("GrpTRESMins=cpu={},billing={}", any(most * 4, 40), any(most * 4, 60)),

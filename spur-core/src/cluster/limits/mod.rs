@@ -20,7 +20,7 @@ use super::Cluster;
 use super::tres::Amounts;
 use crate::id::JobId;
 use crate::model::accounts::LimitKind;
-use crate::model::config::AccountingEnforce;
+use crate::model::config::{AccountingEnforce, PriorityFlag};
 use crate::model::job::JobSpec;
 use crate::model::reason::Reason;
 use crate::text::memory::MemoryMb;
@@ -149,6 +149,23 @@ impl Cluster {
             started.add(&asked);
         }
         None
+    }
+
+    /// True if the number of pending jobs that gain priority by age is limited anywhere, limits are enforced,
+    /// and `ACCRUE_ALWAYS` is not set.
+    #[must_use]
+    pub fn limits_accrual(&self) -> bool {
+        self.enforces(AccountingEnforce::Limits)
+            && self.accounts().limits_accrual()
+            && !self.policy().scheduler.has_flag(PriorityFlag::AccrueAlways)
+    }
+
+    /// The limits on the number of jobs that gain age, for a job in the first of its partitions; empty if
+    /// there are none.
+    #[must_use]
+    pub fn accrual_rules(&self, spec: &JobSpec) -> Vec<Rule> {
+        let first = spec.partitions.first().filter(|_| self.limits_accrual());
+        first.map_or_else(Vec::new, |partition| self.rules(spec, partition).accrual)
     }
 
     /// The limits that apply to a job in the partition of this name.

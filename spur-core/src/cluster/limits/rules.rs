@@ -12,10 +12,11 @@ use crate::model::accounts::{Association, Charged, LimitKind, Limits, Qos};
 use crate::text::tres::TresKind;
 
 use LimitKind::{
-    GrpJobs, GrpSubmitJobs, GrpTres, GrpTresMins, GrpTresRunMins, GrpWall, MaxJobs, MaxJobsPerAccount,
-    MaxJobsPerUser, MaxSubmitJobs, MaxSubmitJobsPerAccount, MaxSubmitJobsPerUser, MaxTres, MaxTresMins,
-    MaxTresPerAccount, MaxTresPerNode, MaxTresPerUser, MaxTresRunMins, MaxTresRunMinsPerAccount, MaxWall,
-    MinPrioThreshold, MinTres,
+    GrpJobs, GrpJobsAccrue, GrpSubmitJobs, GrpTres, GrpTresMins, GrpTresRunMins, GrpWall, MaxJobs,
+    MaxJobsAccrue, MaxJobsAccruePerAccount, MaxJobsAccruePerUser, MaxJobsPerAccount, MaxJobsPerUser,
+    MaxSubmitJobs, MaxSubmitJobsPerAccount, MaxSubmitJobsPerUser, MaxTres, MaxTresMins, MaxTresPerAccount,
+    MaxTresPerNode, MaxTresPerUser, MaxTresRunMins, MaxTresRunMinsPerAccount, MaxWall, MinPrioThreshold,
+    MinTres,
 };
 
 /// The kinds of QOS limits that a start is judged by, before and after nodes are chosen, each in Slurm's
@@ -78,6 +79,12 @@ const OF_ASSOCIATIONS_AT_SUBMIT: [&[LimitKind]; 1] = [&[
     MaxSubmitJobs,
 ]];
 
+/// The kinds of limits on the number of jobs that gain age.
+const ON_ACCRUAL: [&[LimitKind]; 1] = [&[GrpJobsAccrue, MaxJobsAccruePerAccount, MaxJobsAccruePerUser]];
+
+/// The kinds of association limits on the number of jobs that gain age.
+const OF_ASSOCIATIONS_ON_ACCRUAL: [&[LimitKind]; 1] = [&[GrpJobsAccrue, MaxJobsAccrue]];
+
 /// The entity that sets a limit, as messages name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Setter {
@@ -126,6 +133,8 @@ pub struct Rules {
     pub start: Vec<Rule>,
     /// The limits that a submission is judged by.
     pub submit: Vec<Rule>,
+    /// The limits on the number of pending jobs that gain priority by age.
+    pub accrual: Vec<Rule>,
     /// True if a submission that exceeds any limit by itself is refused: one of the job's QOS has
     /// `DenyOnLimit`, or the job has no QOS.
     pub strict: bool,
@@ -172,6 +181,7 @@ impl Rules {
             limit_nodes: start.iter().any(|rule| rule.kind == MaxTresPerNode),
             start,
             submit: sources.rules(&AT_SUBMIT, &OF_ASSOCIATIONS_AT_SUBMIT),
+            accrual: sources.rules(&ON_ACCRUAL, &OF_ASSOCIATIONS_ON_ACCRUAL),
             strict,
             least_priority: sources.least_priority(),
             holders: Holder::of(tree, charged, user),
@@ -184,6 +194,7 @@ fn alike(kind: LimitKind) -> LimitKind {
     match kind {
         MaxJobsPerUser | MaxJobsPerAccount => MaxJobs,
         MaxSubmitJobsPerUser | MaxSubmitJobsPerAccount => MaxSubmitJobs,
+        MaxJobsAccruePerUser | MaxJobsAccruePerAccount => MaxJobsAccrue,
         other => other,
     }
 }
@@ -242,8 +253,10 @@ impl Sources<'_> {
         values.filter_map(move |(kind, (tres, most))| {
             let qos_of = |user: &Arc<str>| Holder::QosUser { qos: qos.id, user: Arc::clone(user) };
             let holder = match kind {
-                MaxJobsPerUser | MaxSubmitJobsPerUser | MaxTresPerUser | MaxTresRunMins => qos_of(self.user),
+                MaxJobsPerUser | MaxJobsAccruePerUser | MaxSubmitJobsPerUser | MaxTresPerUser
+                | MaxTresRunMins => qos_of(self.user),
                 MaxJobsPerAccount
+                | MaxJobsAccruePerAccount
                 | MaxSubmitJobsPerAccount
                 | MaxTresPerAccount
                 | MaxTresRunMinsPerAccount => {

@@ -24,7 +24,10 @@ pub struct BelowThreshold {
 impl fmt::Display for BelowThreshold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let BelowThreshold { qos, threshold, factor } = self;
-        write!(f, "UsageThreshold={threshold:.6} of QOS {qos}: the fair-share factor of the job is {factor:.6}")
+        write!(
+            f,
+            "UsageThreshold={threshold:.6} of QOS {qos}: the fair-share factor of the job is {factor:.6}"
+        )
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::super::command::Submission;
-use super::super::{Ctx, Reject, Reply, ending, kept_priority, tasks};
+use super::super::{Ctx, Reject, Reply, accrual, ending, kept_priority, tasks};
 use super::{account, limits, partition, qos, reservation};
 use crate::cluster::{Cluster, Event, Partition};
 use crate::id::{ArrayTaskId, JobId};
@@ -135,6 +135,9 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     }
     let mut records = tasks::part_ways(ctx, job, None);
     records.push(job);
+    if ctx.cluster().limits_accrual() {
+        accrual::begin(ctx, records.clone());
+    }
     // The jobs that it waits for may have failed already.
     ending::end_hopeless(ctx, records, None);
     Reply::Submitted { job, warnings }

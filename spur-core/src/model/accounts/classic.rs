@@ -37,7 +37,10 @@ pub fn classic<K>(leaves: &[Leaf<K>], settings: Classic) -> Vec<Standing> {
     }
     let mut standings: Vec<Standing> = Vec::with_capacity(leaves.len());
     for (at, leaf) in leaves.iter().enumerate() {
-        let above = standings.get(tree.above(at)).copied().unwrap_or(Standing { norm_shares: 1.0, ..Standing::default() });
+        let above = standings
+            .get(tree.above(at))
+            .copied()
+            .unwrap_or(Standing { norm_shares: 1.0, ..Standing::default() });
         let norm_shares = match leaf.shares {
             Shares::Raw(_) if at != 0 => above.norm_shares * tree.share_of_level(at),
             Shares::Raw(_) | Shares::Parent => above.norm_shares,

@@ -79,7 +79,7 @@ kinds! {
     GrpTresRunMins "GrpTRESRunMins" [] Tres true true false;
     /// Number of running jobs.
     GrpJobs "GrpJobs" [] Count true true false;
-    /// Number of pending jobs that gain priority by age. Stored without effect.
+    /// Number of pending jobs that gain priority by age.
     GrpJobsAccrue "GrpJobsAccrue" [] Count true true false;
     /// Number of pending and running jobs.
     GrpSubmitJobs "GrpSubmitJobs" ["GrpSubmit"] Count true true false;
@@ -105,11 +105,11 @@ kinds! {
     MaxJobsPerUser "MaxJobsPerUser" ["MaxJobsPU", "MaxJobs"] Count false true false;
     /// Number of running jobs of one account.
     MaxJobsPerAccount "MaxJobsPerAccount" ["MaxJobsPA"] Count false true false;
-    /// Number of pending jobs of an association that gain priority by age. Stored without effect.
+    /// Number of pending jobs of an association that gain priority by age.
     MaxJobsAccrue "MaxJobsAccrue" [] Count true false true;
-    /// Number of pending jobs of one user that gain priority by age. Stored without effect.
+    /// Number of pending jobs of one user that gain priority by age.
     MaxJobsAccruePerUser "MaxJobsAccruePerUser" ["MaxJobsAccruePU", "MaxJobsAccrue"] Count false true false;
-    /// Number of pending jobs of one account that gain priority by age. Stored without effect.
+    /// Number of pending jobs of one account that gain priority by age.
     MaxJobsAccruePerAccount "MaxJobsAccruePerAccount" ["MaxJobsAccruePA"] Count false true false;
     /// Number of pending and running jobs of an association.
     MaxSubmitJobs "MaxSubmitJobs" ["MaxSubmit"] Count true false true;
@@ -137,6 +137,18 @@ impl LimitKind {
                 | LimitKind::MaxSubmitJobs
                 | LimitKind::MaxSubmitJobsPerUser
                 | LimitKind::MaxSubmitJobsPerAccount
+        )
+    }
+
+    /// True if the limit counts pending jobs that gain priority by age.
+    #[must_use]
+    pub fn counts_accruing(self) -> bool {
+        matches!(
+            self,
+            LimitKind::GrpJobsAccrue
+                | LimitKind::MaxJobsAccrue
+                | LimitKind::MaxJobsAccruePerUser
+                | LimitKind::MaxJobsAccruePerAccount
         )
     }
 
@@ -249,6 +261,12 @@ impl Limits {
         let wall = self.number(LimitKind::GrpWall).map(|most| (None, most));
         let tres = self.tres(LimitKind::GrpTresMins).into_iter().flat_map(|tres| &tres.0);
         wall.into_iter().chain(tres.map(|(kind, most)| (Some(kind), *most)))
+    }
+
+    /// True if a limit on the number of pending jobs that gain priority by age is set.
+    #[must_use]
+    pub fn limits_accrual(&self) -> bool {
+        self.numbers.keys().any(|kind| kind.counts_accruing())
     }
 
     /// True if no limit is set.

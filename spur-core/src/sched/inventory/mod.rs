@@ -264,7 +264,10 @@ fn scale(cluster: &Cluster) -> PriorityScale {
         cpus: configured().map(|node| u64::from(node.shape.cpus)).sum(),
         partition_factor: factors.max().unwrap_or(0),
         qos_priority: cluster.policy().qos.iter().map(|qos| qos.priority).max().unwrap_or(0),
-        assoc_priority: associations.filter_map(|one| one.limits.number(LimitKind::Priority)).max().unwrap_or(0),
+        assoc_priority: associations
+            .filter_map(|one| one.limits.number(LimitKind::Priority))
+            .max()
+            .unwrap_or(0),
     }
 }
 

@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use crate::cluster::{Cluster, Partition};
 use crate::id::{ArrayTaskId, Attempt, JobId, NodeId};
+use crate::model::accounts::qos::QosFlag;
 use crate::model::config::{
     Backfill, Order, PartitionConfig, PartitionState, PreemptBy, PriorityFlag, QosConfig, SchedulerPolicy,
 };
-use crate::model::accounts::qos::QosFlag;
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{Pending, Phase};
 use crate::model::reason::Reason;
@@ -396,12 +396,11 @@ fn facts(
 ) -> Facts {
     let (nodes, cpus) = least(&job.spec.shape);
     let tres = partition.map(|partition| tres_shares(inventory, &job.spec, partition));
-    let accrues_always = inventory.policy.scheduler.has_flag(PriorityFlag::AccrueAlways);
     let limit = job.spec.time_limit.seconds();
     Facts {
         submitted: job.submitted,
         eligible,
-        accrues_from: if accrues_always { job.submitted } else { eligible },
+        accrues_from: accrues_from(cluster, job, eligible),
         limit_minutes: limit.map_or(u64::from(u32::MAX), |seconds| seconds.div_ceil(60)),
         nodes,
         cpus,
@@ -417,6 +416,16 @@ fn facts(
         nice: job.spec.nice,
         kept: kept_priority(inventory, job),
     }
+}
+
+/// The time from which a job that is eligible since `eligible` gains age; `None` if limits keep it from that.
+fn accrues_from(cluster: &Cluster, job: &Job, eligible: Time) -> Option<Time> {
+    if cluster.policy().scheduler.has_flag(PriorityFlag::AccrueAlways) {
+        return Some(job.submitted);
+    }
+    let Phase::Pending(pending) = &job.phase else { return Some(eligible) };
+    let is_limited = || cluster.limits_accrual() && !cluster.accrual_rules(&job.spec).is_empty();
+    pending.accrued.or_else(|| (!is_limited()).then_some(eligible))
 }
 
 /// The priority below which a pending job does not fall; 0 without `INCR_ONLY`.

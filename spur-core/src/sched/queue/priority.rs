@@ -11,8 +11,8 @@ pub struct Facts {
     pub submitted: Time,
     /// The time since which the job waits only for resources.
     pub eligible: Time,
-    /// The time from which the age factor counts.
-    pub accrues_from: Time,
+    /// The time from which the age factor counts; `None` for a job that gains no age.
+    pub accrues_from: Option<Time>,
     /// The fewest nodes of the job.
     pub nodes: u32,
     /// The fewest CPUs of the job.
@@ -73,7 +73,7 @@ impl Factors {
         let (partition, partitions) = (facts.partition_factor.into(), scale.partition_factor.into());
         let (qos, all_qos) = (facts.qos_priority.into(), scale.qos_priority.into());
         Self {
-            age: ratio(now.since(facts.accrues_from), policy.priority_max_age.0),
+            age: ratio(facts.accrues_from.map_or(0, |from| now.since(from)), policy.priority_max_age.0),
             job_size: job_size(policy, scale, facts),
             partition: normal(PriorityFlag::NoNormalPart, partition, partitions),
             qos: normal(PriorityFlag::NoNormalQos, qos, all_qos),
@@ -100,7 +100,8 @@ pub fn multifactor(policy: &SchedulerPolicy, scale: &PriorityScale, facts: &Fact
     if let Some(priority) = facts.explicit {
         return priority;
     }
-    let Factors { age, job_size, partition, qos, assoc, fair_share, tres } = Factors::new(policy, scale, facts, now);
+    let Factors { age, job_size, partition, qos, assoc, fair_share, tres } =
+        Factors::new(policy, scale, facts, now);
     let sum = f64::from(policy.priority_weight_age) * age
         + f64::from(policy.priority_weight_job_size) * job_size
         + f64::from(policy.priority_weight_partition) * partition
@@ -160,7 +161,7 @@ mod tests {
         Facts {
             submitted: Time(0),
             eligible: Time(0),
-            accrues_from: Time(0),
+            accrues_from: Some(Time(0)),
             nodes: 2,
             cpus: 8,
             limit_minutes: 2,
@@ -179,7 +180,8 @@ mod tests {
 
     #[test]
     fn factors_add_up_as_in_slurm() {
-        let scale = PriorityScale { nodes: 4, cpus: 16, partition_factor: 2, qos_priority: 40, assoc_priority: 28 };
+        let scale =
+            PriorityScale { nodes: 4, cpus: 16, partition_factor: 2, qos_priority: 40, assoc_priority: 28 };
         let policy = SchedulerPolicy { priority_weight_job_size: 100, ..SchedulerPolicy::default() };
         let half = Time(7 * 86_400 / 2);
         // Half the age of 1000, half the size of 100, half the partition factor of 1000.
@@ -204,7 +206,8 @@ mod tests {
 
     #[test]
     fn flags_change_factors_as_in_slurm() {
-        let scale = PriorityScale { nodes: 4, cpus: 64, partition_factor: 2, qos_priority: 40, assoc_priority: 28 };
+        let scale =
+            PriorityScale { nodes: 4, cpus: 64, partition_factor: 2, qos_priority: 40, assoc_priority: 28 };
         let half = Time(7 * 86_400 / 2);
         let plain = Factors::new(&SchedulerPolicy::default(), &scale, &facts(), half);
         let with = |flag, small| {

@@ -106,7 +106,7 @@ pub const FIELDS: &[Field<Row>] = &[
     field('T', "TRES", "TRES", |r, _| tres(r, |share| format!("{:.0}", share.share * share.weight))),
     field('u', "User", "USER", |r, _| of_job(r, "", |job| job.user.clone())),
     field('y', "PriorityNorm", "PRIORITY", |r, _| {
-        of_job(r, "", |job| format!("{:.14}", f64::from(job.priority) / f64::from(u32::MAX)))
+        of_job(r, "", |job| format!("{:.14}", exact(&r.weights, job) / f64::from(u32::MAX)))
     })
     .by(by_priority),
     field('Y', "Priority", "PRIORITY", |r, _| of_job(r, "", |job| job.priority.to_string())).by(by_priority),
@@ -114,6 +114,24 @@ pub const FIELDS: &[Field<Row>] = &[
 
 fn of_job(row: &Row, of_weights: &str, text: impl Fn(&PriorityFactors) -> String) -> String {
     row.job.as_ref().map_or_else(|| of_weights.to_owned(), text)
+}
+
+/// Returns the priority with its fraction: the sum of the weighted factors, less the nice value, and at least 1.
+fn exact(weights: &Weights, job: &PriorityFactors) -> f64 {
+    if job.is_set {
+        return job.priority.into();
+    }
+    let factors = [
+        (weights.age, job.age),
+        (weights.assoc, job.assoc),
+        (weights.fairshare, job.fair_share),
+        (weights.job_size, job.job_size),
+        (weights.partition, job.partition_factor),
+        (weights.qos, job.qos),
+    ];
+    let sum: f64 = factors.iter().map(|(weight, factor)| f64::from(*weight) * factor).sum();
+    let tres: f64 = job.tres.iter().map(|share| share.share * share.weight).sum();
+    (sum + tres - f64::from(job.nice)).clamp(1.0, u32::MAX.into())
 }
 
 /// Formats a factor from 0 to 1; the row of the weights has the weight.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use spur_core::cluster::{Cluster, Entry, Event, Scope};
 use spur_core::id::{Attempt, JobId, NodeId, StepId};
+use spur_core::model::config::AccountingEnforce;
 use spur_core::model::job::{BatchEnd, Job, MemoryNeed};
 use spur_core::model::note::JobNote;
 use spur_core::model::phase::{Completing, EndState, Phase, Then};
@@ -208,6 +209,7 @@ impl Rows {
 
     /// Takes one page of rows; those of jobs in the cluster are made from it.
     pub(crate) fn page(&mut self, cluster: &Cluster, extent: Extent) -> Page {
+        self.leave_out(cluster);
         let mut page = Page::default();
         while let (true, Some((_, row))) = (page.steps.len() < PAGE, self.steps.pop_first()) {
             page.steps.push(row);
@@ -223,6 +225,20 @@ impl Rows {
             page.jobs.extend(cluster.job(job).map(|job| job_row(cluster, job)));
         }
         page
+    }
+
+    /// Drops the rows that `accounting_storage_enforce` leaves out.
+    fn leave_out(&mut self, cluster: &Cluster) {
+        let jobs = &cluster.policy().jobs;
+        if jobs.enforces(AccountingEnforce::NoSteps) {
+            self.steps.clear();
+        }
+        if jobs.enforces(AccountingEnforce::NoJobs) {
+            self.changed.clear();
+            self.jobs.clear();
+            self.closings.clear();
+            self.notes.clear();
+        }
     }
 
     /// Puts back a page that could not be written.

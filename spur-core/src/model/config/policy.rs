@@ -156,8 +156,9 @@ pub enum Private {
     Users,
 }
 
-/// Parts of the policy tree that are enforced (`accounting_storage_enforce`), with Slurm's names. Each word
-/// implies `associations`, and `safe` implies `limits`.
+/// Parts of the policy tree that are enforced, and records that are left out (`accounting_storage_enforce`), with
+/// Slurm's names. `qos`, `limits` and `safe` imply `associations`, `safe` implies `limits`, and `nojobs` implies
+/// `nosteps`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AccountingEnforce {
@@ -169,18 +170,31 @@ pub enum AccountingEnforce {
     Limits,
     /// A job starts only if it can run to its time limit within the budgets of TRES-minutes.
     Safe,
+    /// Accounting records no steps.
+    NoSteps,
+    /// Accounting records no jobs.
+    NoJobs,
 }
 
 impl JobPolicy {
-    /// True if a part of the policy tree is enforced.
+    /// True if a part of the policy tree is enforced, or if records are left out.
     #[must_use]
     pub fn enforces(&self, part: AccountingEnforce) -> bool {
         match part {
-            AccountingEnforce::Associations => !self.accounting_enforce.is_empty(),
+            AccountingEnforce::Associations => {
+                self.accounting_enforce.contains(&part)
+                    || self.enforces(AccountingEnforce::Limits)
+                    || self.enforces(AccountingEnforce::Qos)
+            }
             AccountingEnforce::Limits => {
                 self.accounting_enforce.contains(&part) || self.enforces(AccountingEnforce::Safe)
             }
-            AccountingEnforce::Qos | AccountingEnforce::Safe => self.accounting_enforce.contains(&part),
+            AccountingEnforce::NoSteps => {
+                self.accounting_enforce.contains(&part) || self.enforces(AccountingEnforce::NoJobs)
+            }
+            AccountingEnforce::Qos | AccountingEnforce::Safe | AccountingEnforce::NoJobs => {
+                self.accounting_enforce.contains(&part)
+            }
         }
     }
 

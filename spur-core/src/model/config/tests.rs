@@ -246,3 +246,21 @@ fn what_is_missing_of_a_node_follows_from_its_cpus() {
     let errors = odd.map(|_| ()).unwrap_err().to_string();
     assert!(errors.contains("9 is not 2 sockets × 4 cores × 1 threads = 8"), "{errors}");
 }
+
+#[test]
+fn words_of_enforcement_imply_others() {
+    use crate::model::config::AccountingEnforce::{Associations, Limits, NoJobs, NoSteps, Qos, Safe};
+    for (word, implied) in [
+        (Associations, &[Associations][..]),
+        (Qos, &[Associations, Qos]),
+        (Limits, &[Associations, Limits]),
+        (Safe, &[Associations, Limits, Safe]),
+        (NoSteps, &[NoSteps]),
+        (NoJobs, &[NoSteps, NoJobs]),
+    ] {
+        let jobs = JobPolicy { accounting_enforce: vec![word], ..JobPolicy::default() };
+        for part in [Associations, Qos, Limits, Safe, NoSteps, NoJobs] {
+            assert_eq!(jobs.enforces(part), implied.contains(&part), "{part:?} by {word:?}");
+        }
+    }
+}

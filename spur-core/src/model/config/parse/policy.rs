@@ -155,12 +155,8 @@ fn private_data(section: &mut Section<'_>) -> Vec<Private> {
 }
 
 /// Slurm's words for `accounting_storage_enforce` that Spur does not support, each with the reason.
-const NOT_ENFORCED: [(&str, &str); 4] = [
-    ("wckeys", "wckeys are not kept"),
-    ("nosteps", "steps are always recorded"),
-    ("nojobs", "jobs are always recorded"),
-    ("all", "it includes wckeys, which are not kept"),
-];
+const NOT_ENFORCED: [(&str, &str); 2] =
+    [("wckeys", "wckeys are not kept"), ("all", "it includes wckeys, which are not kept")];
 
 fn accounting_enforce(section: &mut Section<'_>) -> Vec<AccountingEnforce> {
     let key = "accounting_storage_enforce";
@@ -169,6 +165,8 @@ fn accounting_enforce(section: &mut Section<'_>) -> Vec<AccountingEnforce> {
         ("limits", AccountingEnforce::Limits),
         ("qos", AccountingEnforce::Qos),
         ("safe", AccountingEnforce::Safe),
+        ("nosteps", AccountingEnforce::NoSteps),
+        ("nojobs", AccountingEnforce::NoJobs),
     ];
     let mut enforced = BTreeSet::new();
     for (line, word) in section.strings(key) {
@@ -176,11 +174,15 @@ fn accounting_enforce(section: &mut Section<'_>) -> Vec<AccountingEnforce> {
         match (known.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)), refused) {
             (Some((_, part)), _) => drop(enforced.insert(*part)),
             (None, Some((_, why))) => {
-                let text = format!("`{word}`: {why}; write `associations`, `limits`, `qos` or `safe`");
+                let text = format!(
+                    "`{word}`: {why}; write `associations`, `limits`, `qos`, `safe`, `nosteps` or `nojobs`"
+                );
                 section.refuse_at(line, key, text);
             }
             (None, None) => {
-                let text = format!("there is no `{word}` here; known are associations, limits, qos, safe");
+                let text = format!(
+                    "there is no `{word}` here; known are associations, limits, qos, safe, nosteps, nojobs"
+                );
                 section.refuse_at(line, key, text);
             }
         }

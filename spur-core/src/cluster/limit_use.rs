@@ -92,7 +92,7 @@ impl Cluster {
     }
 
     fn add_rules(&self, charged: Charged, user: &Arc<str>, case: &Case, found: &mut Vec<LimitUse>) {
-        let rules = Rules::new(self.accounts(), charged, user);
+        let rules = Rules::new(self, charged, user);
         let of_submissions = rules.submit.into_iter().filter(|rule| rule.kind.counts_submitted());
         for rule in rules.start.into_iter().chain(of_submissions).chain(rules.accrual) {
             match found.iter_mut().find(|limit| limit.rule == rule) {

@@ -3,7 +3,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Cluster, Partition};
+use super::{Cluster, Node, Partition};
 use crate::id::NodeId;
 use crate::model::accounts::usage::Rate;
 use crate::model::alloc::{Alloc, NodeAlloc, StartPart};
@@ -277,6 +277,23 @@ fn share(shape: &NodeShape, cpus: u64, memory_mb: u64, (gpus, shards): (u64, u64
     Rate(largest)
 }
 
+/// The resources of a node. Devices count under each type, and under the name for all types.
+#[must_use]
+pub fn of_node(shape: &NodeShape) -> Tres {
+    let mut tres = Tres::default();
+    tres.set(TresKind::Cpu, u64::from(shape.cpus));
+    tres.set(TresKind::Mem, shape.memory_mb);
+    tres.set(TresKind::Node, 1);
+    for gres in shape.listed() {
+        let typed = Some(gres.kind.to_string()).filter(|kind| !kind.is_empty()).map(Some);
+        for kind in [None].into_iter().chain(typed) {
+            let kind = TresKind::Gres { name: gres.name.to_string(), kind };
+            tres.set(kind.clone(), tres.get(&kind) + u64::from(gres.count));
+        }
+    }
+    tres
+}
+
 /// The resources of a proposed start, on nodes of these shapes, with the charge of a tariff.
 pub fn proposed<'a>(
     spec: &JobSpec,
@@ -303,6 +320,24 @@ pub(crate) fn has_shards(spec: &JobSpec, exclusive: bool, shape: &NodeShape, ent
 }
 
 impl Cluster {
+    /// The amount of a resource that the nodes of a partition have; without a partition, the amount that all
+    /// nodes and the licences have.
+    #[must_use]
+    pub fn has_in_all(&self, tres: &TresKind, partition: Option<&Partition>) -> u64 {
+        if let (TresKind::License(name), None) = (tres, partition) {
+            return self
+                .policy
+                .licenses
+                .iter()
+                .filter(|(own, _)| **own == **name)
+                .map(|(_, all)| u64::from(*all))
+                .sum();
+        }
+        let is_in = |node: &Node| partition.is_none_or(|one| one.members.contains(node.id.index()));
+        let nodes = self.nodes.iter().filter(|node| node.configured && is_in(node));
+        nodes.map(|node| of_node(&node.shape).get(tres)).sum()
+    }
+
     /// The trackable resources of the parts of an allocation, without billing.
     #[must_use]
     pub fn held_tres(&self, parts: &[NodeAlloc]) -> Tres {

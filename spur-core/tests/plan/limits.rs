@@ -1,5 +1,5 @@
 //! Accounts and limits of a world, one line each: `account x GrpTRES=cpu=4 MaxJobs=2`, `user a MaxJobs=1`,
-//! `qos q GrpJobs=1`. All users are in one account, `x`, below `root`.
+//! `qos q GrpJobs=1 Flags=NoReserve UsageThreshold=0.5`. All users are in one account, `x`, below `root`.
 
 use std::sync::Arc;
 
@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use spur_core::cluster::limits::Starter;
 use spur_core::cluster::{AccountChange, Event};
 use spur_core::id::JobId;
+use spur_core::model::accounts::qos::QosFlag;
 use spur_core::model::accounts::{Account, Association, AssociationId, LimitKind, Qos, ROOT, User, limits};
 use spur_core::model::phase::Phase;
 use spur_core::sched::Reservations;
@@ -24,8 +25,8 @@ pub(crate) fn set(world: &mut World, line: &str) {
     begin(world);
     let words: Vec<&str> = line.split_whitespace().collect();
     let (name, limits): (Arc<str>, _) = (words[1].into(), &words[2..]);
-    let change = |own: &mut limits::Limits, admit: fn(limits::LimitKind) -> bool| {
-        for (name, value) in limits.iter().filter_map(|word| word.split_once('=')) {
+    let change = |words: &[&str], own: &mut limits::Limits, admit: fn(limits::LimitKind) -> bool| {
+        for (name, value) in words.iter().filter_map(|word| word.split_once('=')) {
             let kind = limits::kind_named(name, admit).expect("a limit");
             own.change(kind, &limits::read(kind, value).expect("a value"));
         }
@@ -34,19 +35,30 @@ pub(crate) fn set(world: &mut World, line: &str) {
     let changed = match words[0] {
         "account" => {
             let mut own = Association::clone(tree.of_account(&name).expect("the account is there"));
-            change(&mut own.limits, limits::LimitKind::is_of_associations);
+            change(limits, &mut own.limits, limits::LimitKind::is_of_associations);
             AccountChange::Association(Arc::new(own))
         }
         "user" => {
             let known = tree.of_user(&name).next().map(|own| Association::clone(own));
             let mut own = known.unwrap_or_else(|| member(&name, tree.next_association()));
-            change(&mut own.limits, limits::LimitKind::is_of_associations);
+            change(limits, &mut own.limits, limits::LimitKind::is_of_associations);
             AccountChange::Association(Arc::new(own))
         }
         "qos" => {
             let known = tree.qos_named(&name).map(|own| Qos::clone(own));
             let mut own = known.unwrap_or_else(|| Qos { id: tree.next_qos(), name, ..Qos::default() });
-            change(&mut own.limits, limits::LimitKind::is_of_qos);
+            let (settings, of_limits): (Vec<&str>, Vec<&str>) = limits
+                .iter()
+                .partition(|word| ["Flags=", "UsageThreshold="].iter().any(|key| word.starts_with(key)));
+            for (key, value) in settings.into_iter().filter_map(|word| word.split_once('=')) {
+                match key {
+                    "Flags" => {
+                        own.flags.extend(value.split(',').map(|flag| QosFlag::read(flag).expect("a flag")))
+                    }
+                    _ => own.usage_threshold = Some(value.parse().expect("a number")),
+                }
+            }
+            change(&of_limits, &mut own.limits, limits::LimitKind::is_of_qos);
             AccountChange::Qos(Arc::new(own))
         }
         other => panic!("{other}: neither account, user nor qos"),

@@ -171,6 +171,6 @@ impl Cluster {
     /// The limits that apply to a job in the partition of this name.
     #[must_use]
     pub fn rules(&self, spec: &JobSpec, partition: &str) -> Rules {
-        Rules::new(self.accounts(), self.charged_in(spec, partition), &spec.owner.user)
+        Rules::new(self, self.charged_in(spec, partition), &spec.owner.user)
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use super::super::Cluster;
 use super::super::accounts::Accounts;
 use super::super::holder::Holder;
 use crate::model::accounts::limits::Unit;
@@ -149,6 +150,7 @@ pub struct Rules {
 
 /// The QOS and the associations that set limits for a job.
 struct Sources<'a> {
+    cluster: &'a Cluster,
     tree: &'a Accounts,
     /// The QOS in their order of precedence.
     qos: Vec<&'a Arc<Qos>>,
@@ -162,7 +164,8 @@ struct Sources<'a> {
 impl Rules {
     /// The limits for the jobs of a user.
     #[must_use]
-    pub fn new(tree: &Accounts, charged: Charged, user: &Arc<str>) -> Self {
+    pub fn new(cluster: &Cluster, charged: Charged, user: &Arc<str>) -> Self {
+        let tree = &**cluster.accounts();
         let own = charged.qos.and_then(|number| tree.qos_numbered(number));
         let of_partition = charged.partition_qos.and_then(|number| tree.qos_numbered(number));
         let goes_first = own.is_some_and(|own| own.flags.contains(&QosFlag::OverPartQOS));
@@ -175,7 +178,7 @@ impl Rules {
         let chain = association.map_or_else(Vec::new, |own| tree.chain(own).collect());
         let strict = own.is_none() || qos.iter().any(|qos| qos.flags.contains(&QosFlag::DenyOnLimit));
         let factor = own.and_then(|own| own.limit_factor);
-        let sources = Sources { tree, qos, chain, user, factor };
+        let sources = Sources { cluster, tree, qos, chain, user, factor };
         let start = sources.rules(&IN_QOS, &IN_ASSOCIATIONS);
         Self {
             limit_nodes: start.iter().any(|rule| rule.kind == MaxTresPerNode),
@@ -264,6 +267,7 @@ impl Sources<'_> {
                 }
                 _ => Holder::Qos(qos.id),
             };
+            let most = self.relative(qos, kind, tres.as_ref(), most);
             Some(Rule { kind, tres, most, setter: Setter::Qos(Arc::clone(&qos.name)), holder })
         })
     }
@@ -282,6 +286,17 @@ impl Sources<'_> {
             false => Holder::Association(association.id),
         };
         Rule { most: self.scaled(most, tres.is_some()), kind, tres, setter, holder }
+    }
+
+    /// The amount of a limit of a QOS: with the flag `Relative`, the percentage of what the cluster has, or the
+    /// partition whose QOS it is, rounded down.
+    fn relative(&self, qos: &Qos, kind: LimitKind, tres: Option<&TresKind>, most: u64) -> u64 {
+        let is_relative = kind.may_be_relative() && qos.flags.contains(&QosFlag::Relative);
+        let Some(tres) = tres.filter(|_| is_relative) else { return most };
+        let mut partitions = self.cluster.partitions().iter();
+        let partition = partitions.find(|one| one.config.qos.as_ref() == Some(&qos.name));
+        let all = u128::from(self.cluster.has_in_all(tres, partition));
+        u64::try_from(all * u128::from(most) / 100).unwrap_or(u64::MAX)
     }
 
     /// A limit of an association, multiplied by `LimitFactor` if it is one of resources.

@@ -140,6 +140,19 @@ impl LimitKind {
         )
     }
 
+    /// True if the flag `Relative` of a QOS makes the limit a percentage.
+    #[must_use]
+    pub fn may_be_relative(self) -> bool {
+        matches!(
+            self,
+            LimitKind::GrpTres
+                | LimitKind::MaxTres
+                | LimitKind::MaxTresPerUser
+                | LimitKind::MaxTresPerAccount
+                | LimitKind::MinTres
+        )
+    }
+
     /// True if the limit counts pending jobs that gain priority by age.
     #[must_use]
     pub fn counts_accruing(self) -> bool {

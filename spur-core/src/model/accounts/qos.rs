@@ -133,10 +133,12 @@ pub enum QosFlag {
     NoDecay,
     /// In Slurm, usage counts times `UsageFactor` with `safe`. Stored without effect.
     UsageFactorSafe,
+    /// Limits of resources are percentages of the cluster, or of the partition whose QOS this is.
+    Relative,
 }
 
 impl QosFlag {
-    pub(super) const ALL: [QosFlag; 10] = [
+    pub(super) const ALL: [QosFlag; 11] = [
         QosFlag::DenyOnLimit,
         QosFlag::EnforceUsageThreshold,
         QosFlag::NoReserve,
@@ -147,6 +149,7 @@ impl QosFlag {
         QosFlag::RequiresReservation,
         QosFlag::NoDecay,
         QosFlag::UsageFactorSafe,
+        QosFlag::Relative,
     ];
 
     /// The flag of this name, compared without regard to case; `None` if there is none.

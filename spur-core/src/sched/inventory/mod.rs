@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use fixedbitset::FixedBitSet;
 
+use crate::cluster::tres::of_node;
 use crate::cluster::{Cluster, Partition};
 use crate::id::NodeId;
 use crate::model::accounts::LimitKind;
@@ -20,7 +21,7 @@ use crate::model::job::JobSpec;
 use crate::model::node::NodeShape;
 use crate::model::reservation::Reservation;
 use crate::model::topology::TopologyConfig;
-use crate::text::tres::{Tres, TresKind};
+use crate::text::tres::Tres;
 
 use alike::{Accepted, FitUp};
 use amounts::{ClassId, Rooms};
@@ -236,22 +237,6 @@ pub(super) fn flat(cluster: &Cluster) -> Arc<Fabric> {
     let nodes = cluster.nodes().iter().filter(|node| node.configured);
     let nodes: Vec<(NodeId, &str)> = nodes.map(|node| (node.id, &**node.name())).collect();
     Arc::new(Fabric::flat("none", &nodes))
-}
-
-/// The resources of a node. Devices count under each type, and under the name for all types.
-fn of_node(shape: &NodeShape) -> Tres {
-    let mut tres = Tres::default();
-    tres.set(TresKind::Cpu, u64::from(shape.cpus));
-    tres.set(TresKind::Mem, shape.memory_mb);
-    tres.set(TresKind::Node, 1);
-    for gres in shape.listed() {
-        let typed = Some(gres.kind.to_string()).filter(|kind| !kind.is_empty()).map(Some);
-        for kind in [None].into_iter().chain(typed) {
-            let kind = TresKind::Gres { name: gres.name.to_string(), kind };
-            tres.set(kind.clone(), tres.get(&kind) + u64::from(gres.count));
-        }
-    }
-    tres
 }
 
 fn scale(cluster: &Cluster) -> PriorityScale {

@@ -86,7 +86,7 @@ impl QueueLimits {
         if let Some(known) = self.rules.get(&(charged, Arc::clone(user))) {
             return Arc::clone(known);
         }
-        let rules = Arc::new(Rules::new(cluster.accounts(), charged, user));
+        let rules = Arc::new(Rules::new(cluster, charged, user));
         let budgets = rules.start.iter().filter(|rule| rule.kind.is_budget());
         self.budgets.extend(budgets.map(|rule| rule.holder.clone()));
         self.rules.insert((charged, Arc::clone(user)), Arc::clone(&rules));

@@ -14,7 +14,7 @@ use spur_core::cluster::snapshot::{self, Restore};
 use spur_core::cluster::{Cluster, Entry, invariant};
 use spur_core::model::job::Job;
 use spur_core::model::node::{Power, Predecessor};
-use spur_core::model::phase::{Hold, Phase};
+use spur_core::model::phase::{Hold, Pending, Phase};
 
 fn journals() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/journal");
@@ -54,10 +54,8 @@ fn summary(cluster: &Cluster) -> String {
         if let Phase::Running { ends_by: Some(by), .. } = &job.phase {
             let _ = write!(text, " over by {}", by.0);
         }
-        if let Phase::Pending(pending) = &job.phase
-            && pending.hold == Some(Hold::Reservation)
-        {
-            text += " held without its reservation";
+        if let Phase::Pending(pending) = &job.phase {
+            text += &waiting(pending);
         }
         if let Phase::Running { preempted: Some(preempted), .. } = &job.phase {
             let _ = write!(text, " makes way for {} until {}", preempted.by, preempted.end_at.0);
@@ -204,6 +202,16 @@ fn usage(cluster: &Cluster, text: &mut String) {
         let rank = shares.standing(holder).map_or(0, |standing| standing.rank);
         let _ = writeln!(text, "used by {holder:?}: {used} wall={wall} rank={rank}");
     }
+}
+
+fn waiting(pending: &Pending) -> String {
+    let mut text = String::new();
+    if pending.hold == Some(Hold::Reservation) {
+        text += " held without its reservation";
+    }
+    let _ = pending.accrued.map(|since| write!(text, " gains age since {}", since.0));
+    let _ = pending.kept_priority.map(|priority| write!(text, " keeps priority {priority}"));
+    text
 }
 
 fn predecessor(before: &Predecessor) -> String {

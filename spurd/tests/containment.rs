@@ -169,15 +169,21 @@ async fn nothing_outlives_its_step() {
 
 #[tokio::test]
 async fn a_fork_bomb_ends_with_its_step() {
-    // Without a limit the bomb stops after six doublings.
+    // Without a limit the bomb stops after six doublings. The script itself forks no more: it would end if it could not.
     const BOMB: &str = "f() { if [ $1 -gt 0 ]; then f $(($1 - 1)) & f $(($1 - 1)) & fi; sleep 1000; }\n\
-        f 6 2>refused & sleep 1000";
+        f 6 2>refused & exec sleep 1000";
     for node in ways() {
         let (step, mut events) = node.start(node.batch("1.0.batch", BOMB)).await;
         // A shell that cannot fork reports that, and ends.
         let is_refused = || fs::metadata(node.path("refused")).is_ok_and(|said| said.len() > 0);
         let is_limited = node.limits("pids");
         while !if is_limited { is_refused() } else { node.left() >= 100 } {
+            match events.try_recv() {
+                Ok(StepEvent::Started { .. }) | Err(mpsc::error::TryRecvError::Empty) => {}
+                ended => {
+                    panic!("{:?}: the step ended with {} processes left: {ended:?}", node.way, node.left())
+                }
+            }
             tokio::task::yield_now().await;
         }
         let left = node.left();

@@ -77,13 +77,18 @@ impl Node {
 
     /// Returns a batch step that writes to `out` in the node's directory.
     fn batch(&self, attempt: &str, script: &str) -> Launch {
+        self.batch_within(MEMORY, attempt, script)
+    }
+
+    /// Returns a batch step that may use so much memory, in bytes.
+    fn batch_within(&self, memory: u64, attempt: &str, script: &str) -> Launch {
         let attempt: StepAttempt = attempt.parse().unwrap();
         let mut launch = launch::batch(attempt, self.directory.path(), script);
         launch.order.confinement = self.groups.as_ref().map(|groups| {
-            let confinement = groups.prepare(attempt.attempt, MEMORY, vec![0], vec![FULL]).unwrap();
-            Confinement { memory_bytes: MEMORY, ..confinement }
+            let confinement = groups.prepare(attempt.attempt, memory, vec![0], vec![FULL]).unwrap();
+            Confinement { memory_bytes: memory, ..confinement }
         });
-        launch.order.sampled_memory_bytes = if self.limits("memory") { 0 } else { MEMORY };
+        launch.order.sampled_memory_bytes = if self.limits("memory") { 0 } else { memory };
         launch
     }
 
@@ -173,7 +178,7 @@ async fn a_fork_bomb_ends_with_its_step() {
     const BOMB: &str = "f() { if [ $1 -gt 0 ]; then f $(($1 - 1)) & f $(($1 - 1)) & fi; sleep 1000; }\n\
         f 6 2>refused & exec sleep 1000";
     for node in ways() {
-        let (step, mut events) = node.start(node.batch("1.0.batch", BOMB)).await;
+        let (step, mut events) = node.start(node.batch_within(10 * MEMORY, "1.0.batch", BOMB)).await;
         // A shell that cannot fork reports that, and ends.
         let is_refused = || fs::metadata(node.path("refused")).is_ok_and(|said| said.len() > 0);
         let is_limited = node.limits("pids");

@@ -518,6 +518,38 @@ pub(crate) mod tests {
         assert!(!one.meets(&Reservation { nodes: Box::from([NodeId(2)]), ..daily }, Time(0)));
     }
 
+    /// The windows of both are compared in full for half a year, in which every pattern repeats.
+    #[test]
+    fn clashes_are_found_however_far_ahead() {
+        const MOST: Time = Time(26 * 7 * 86_400);
+        let overlap = |one: &Reservation, other: &Reservation| {
+            let windows = |of: &Reservation| {
+                let all = std::iter::successors(Some(of.clone()), Reservation::moved);
+                all.take_while(|of| of.start < MOST).map(|of| (of.start, of.end)).collect::<Vec<_>>()
+            };
+            let theirs = windows(other);
+            windows(one).into_iter().any(|(start, end)| {
+                let next = theirs.partition_point(|window| window.1 <= start);
+                theirs.get(next).is_some_and(|window| window.0 < end)
+            })
+        };
+        let repeats: [&[Flag]; 6] =
+            [&[], &[Flag::Hourly], &[Flag::Daily], &[Flag::Weekday], &[Flag::Weekend], &[Flag::Weekly]];
+        let mut met = [0, 0];
+        for (mine, theirs) in repeats.iter().flat_map(|mine| repeats.iter().map(move |theirs| (mine, theirs)))
+        {
+            for (days, minutes) in [(0, 0), (1, 40), (17, 0), (19, 20), (40, 29), (40, 30), (100, 59)] {
+                let one = reservation(3 * 86_400 + 36_000, 1_800, mine);
+                let other = reservation((3 + days) * 86_400 + 36_000 + minutes * 60, 1_800, theirs);
+                let expected = overlap(&one, &other);
+                assert_eq!(one.meets(&other, Time(0)), expected, "{mine:?} {theirs:?} {days} {minutes}");
+                assert_eq!(other.meets(&one, Time(0)), expected, "{theirs:?} {mine:?} {days} {minutes}");
+                met[usize::from(expected)] += 1;
+            }
+        }
+        assert!(met.iter().all(|count| *count > 20), "{met:?}");
+    }
+
     #[test]
     fn members_are_these_or_all_others() {
         let names = |except, names: &[&str]| Members {

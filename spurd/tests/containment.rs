@@ -225,7 +225,7 @@ async fn other_users_files_stay_theirs() {
         .unwrap();
         let mut launch = node.batch(
             "1.0.batch",
-            "cat secret; cat ../*/secret; ls spool; cat /proc/$PPID/environ; kill -9 $PPID; \
+            "chmod u+w \"$0\"; echo filled >>\"$0\" && echo writable; cat secret; cat ../*/secret; ls spool; cat /proc/$PPID/environ; kill -9 $PPID; \
              echo 0 >/sys/fs/cgroup/memory/cgroup.procs; echo 0 >/sys/fs/cgroup/cgroup.procs; id -u",
         );
         launch.order.identity =

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use nix::sys::signal::{SigSet, Signal as NixSignal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use rustix::fs::{FlockOperation, Mode};
+use rustix::fs::{FlockOperation, Mode, XattrFlags};
 use rustix::process::Signal;
 use step_wire::message::Frame;
 use step_wire::order::{Launch, StepOrder};
@@ -174,13 +174,36 @@ fn own_session() -> io::Result<SignalFd> {
     Ok(SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?)
 }
 
+/// Writes the script, which its user may read and run. As root's file it cannot be written by the user, who could
+/// fill the spool through it. A file system without access control lists has no other way than to give the file to the
+/// user.
 fn write_script(script: &[u8], uid: u32, gid: u32) -> io::Result<()> {
     let mut file = OpenOptions::new().create_new(true).write(true).mode(0o500).open(SCRIPT_FILE)?;
     file.write_all(script)?;
-    if rustix::process::geteuid().is_root() {
-        std::os::unix::fs::fchown(&file, Some(uid), Some(gid))?;
+    if !rustix::process::geteuid().is_root() || uid == 0 {
+        return Ok(());
     }
-    Ok(())
+    match rustix::fs::fsetxattr(&file, ACCESS_LIST, &readable_by(uid), XattrFlags::empty()) {
+        Err(rustix::io::Errno::OPNOTSUPP) => std::os::unix::fs::fchown(&file, Some(uid), Some(gid)),
+        set => Ok(set?),
+    }
+}
+
+/// The extended attribute that holds a file's access control list.
+const ACCESS_LIST: &str = "system.posix_acl_access";
+
+/// An access control list by which the owner and one user may read and execute a file, in the kernel's form: a version,
+/// then entries of tag, permissions and id.
+fn readable_by(uid: u32) -> Vec<u8> {
+    const VERSION: u32 = 2;
+    const NO_ID: u32 = u32::MAX;
+    let (owner, user, group, mask, others) = (0x01, 0x02, 0x04, 0x10, 0x20);
+    let entries =
+        [(owner, 5, NO_ID), (user, 5, uid), (group, 0, NO_ID), (mask, 5, NO_ID), (others, 0, NO_ID)];
+    let entry = |(tag, permissions, id): (u16, u16, u32)| {
+        [&tag.to_le_bytes()[..], &permissions.to_le_bytes(), &id.to_le_bytes()].concat()
+    };
+    VERSION.to_le_bytes().into_iter().chain(entries.into_iter().flat_map(entry)).collect()
 }
 
 /// Bytes reserved for the record, so that a disk that fills up meanwhile still has space for some dozens of

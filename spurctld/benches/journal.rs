@@ -22,7 +22,7 @@ fn main() {
         |usual: u64| arguments.next().map_or(usual, |text| text.parse().expect("a whole number"));
     let (seconds, checkpoint_mib, long_log_mib) = (number(4), number(2), number(8));
     let checkpoint_bytes = usize::try_from(checkpoint_mib << 20).expect("fits the memory");
-    let tuning = Tuning { checkpoint_bytes, long_log_bytes: long_log_mib << 20 };
+    let tuning = Tuning { checkpoint_bytes, long_log_bytes: long_log_mib << 20, ..Tuning::default() };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be started");
     runtime.block_on(recovery(&directory, tuning)).expect("the journal works");
     println!(

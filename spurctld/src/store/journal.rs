@@ -60,11 +60,14 @@ pub struct Tuning {
     /// Length of the write-ahead log, in bytes, beyond which it is restarted as soon as all of it has been
     /// copied.
     pub long_log_bytes: u64,
+    /// Free space, in bytes, that the database keeps for new rows after compaction. The default is more than
+    /// what is written between two snapshots, so that only a burst makes the file shorter.
+    pub kept_bytes: u64,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { checkpoint_bytes: 2 << 20, long_log_bytes: 8 << 20 }
+        Self { checkpoint_bytes: 2 << 20, long_log_bytes: 8 << 20, kept_bytes: 256 << 20 }
     }
 }
 

@@ -24,7 +24,7 @@ const SNAPSHOT_EVERY: u64 = 100;
 const BLOB_KEPT: u64 = 40;
 
 /// Sizes that make the log be copied and restarted every few batches.
-const SMALL: Tuning = Tuning { checkpoint_bytes: 64 << 10, long_log_bytes: 256 << 10 };
+const SMALL: Tuning = Tuning { checkpoint_bytes: 64 << 10, long_log_bytes: 256 << 10, kept_bytes: 64 << 10 };
 
 /// Runs the child process of the other tests; not a test of its own.
 #[tokio::test(flavor = "multi_thread")]

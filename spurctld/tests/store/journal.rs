@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::fixture::{batch, body, directory, drain, on_both, request_id, script};
-use spurctld::store::{Batch, Blob, Compacted, Entry, Journal, Place, Retention, StoreError};
+use spurctld::store::{Batch, Blob, Compacted, Entry, Journal, Place, Retention, StoreError, Tuning};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor};
 
@@ -431,4 +431,56 @@ on_both! {
             assert_eq!(journal.blob(id).await.unwrap(), kept, "blob {id}");
         }
     }
+}
+
+/// Each commit is followed by one step, so the number of commits bounds the time.
+#[tokio::test(flavor = "multi_thread")]
+async fn space_is_given_back_after_a_burst() {
+    let path = directory("space_is_given_back_after_a_burst").join("spur.db");
+    let small = Tuning { checkpoint_bytes: 64 << 10, long_log_bytes: 256 << 10, kept_bytes: 0 };
+    let size = || fs::metadata(&path).unwrap().len();
+    let (journal, _) = Journal::open_with(&path, small).await.unwrap();
+    let entry = |seq, body| Entry { seq, epoch: journal.epoch(), at: 0, body };
+    for seq in 1..=200 {
+        let entries = vec![entry(seq, vec![b'x'; 64 << 10])];
+        journal.commit(Batch { entries, ..Batch::default() }).await.unwrap();
+    }
+    let full = size();
+    assert!(full > 8 << 20, "{full} bytes");
+    journal.begin_snapshot(200).await.unwrap().finish().await.unwrap();
+    journal.compact(DAY).await.unwrap();
+    let mut seq = 200;
+    while size() > full / 4 && seq < 2_000 {
+        seq += 1;
+        let entries = vec![entry(seq, body(seq))];
+        journal.commit(Batch { entries, ..Batch::default() }).await.unwrap();
+    }
+    assert!(size() <= full / 4, "{full} bytes became {} in {} commits", size(), seq - 200);
+    journal.close().await;
+    let (journal, mut recovered) = Journal::open_with(&path, small).await.unwrap();
+    assert_eq!(drain(&mut recovered).await, Some((201, seq)));
+    journal.close().await;
+}
+
+/// A database without incremental vacuum, as earlier releases created it, has it after a burst and a start.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_database_gives_space_back_when_it_is_opened() {
+    let path = directory("an_old_database_gives_space_back_when_it_is_opened").join("spur.db");
+    let small = Tuning { kept_bytes: 0, ..Tuning::default() };
+    let (journal, _) = Journal::open(&path).await.unwrap();
+    journal.commit(batch(&journal, 1, 500)).await.unwrap();
+    journal.begin_snapshot(500).await.unwrap().finish().await.unwrap();
+    journal.close().await;
+    tamper(&path, "PRAGMA journal_mode = DELETE; PRAGMA auto_vacuum = NONE; VACUUM").await;
+    let (journal, _) = Journal::open_with(&path, small).await.unwrap();
+    let retention = Retention { requests_before: i64::MAX, ..DAY };
+    journal.compact(retention).await.unwrap();
+    journal.close().await;
+    let full = fs::metadata(&path).unwrap().len();
+    tamper(&path, "DELETE FROM blob").await;
+    let (journal, recovered) = Journal::open_with(&path, small).await.unwrap();
+    assert_eq!(recovered.last_seq, 500);
+    journal.close().await;
+    let shorter = fs::metadata(&path).unwrap().len();
+    assert!(shorter < full / 2, "{full} bytes became {shorter}");
 }

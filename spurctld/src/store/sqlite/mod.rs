@@ -13,6 +13,7 @@ mod lock;
 mod mark;
 mod open;
 mod read;
+mod reclaim;
 mod rows;
 mod schema;
 pub(super) mod snapshot;
@@ -24,7 +25,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 
 use super::StoreError;
 
@@ -94,10 +95,12 @@ fn create(path: &Path) -> Result<(), StoreError> {
     sync_directory(path)
 }
 
-/// Returns the options of a writer: every commit is synced, and no checkpoint runs by itself.
+/// Returns the options of a writer: every commit is synced, and no checkpoint runs by itself. A database that is
+/// created can be cut when rows are deleted ([`reclaim`]).
 fn write_options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
+        .auto_vacuum(SqliteAutoVacuum::Incremental)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .pragma("wal_autocheckpoint", "0")

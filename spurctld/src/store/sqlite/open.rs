@@ -14,8 +14,8 @@ use tokio::sync::{mpsc, watch};
 
 use super::writer::{self, Writer};
 use super::{
-    Reader, StoreError, beside, create, failed, from_sql, journal_options, lock, mark, read_options, schema,
-    snapshot,
+    Reader, StoreError, beside, create, failed, from_sql, journal_options, lock, mark, read_options, reclaim,
+    schema, snapshot,
 };
 use crate::store::Tuning;
 use crate::store::backend::{self, Chunks, Opened, QUEUED_BATCHES, Queues, Recovery};
@@ -34,6 +34,8 @@ pub(in crate::store) async fn open(
     let newest = snapshot::newest(path)?;
     let snapshot_seq = newest.as_ref().map_or(0, |found| found.seq);
     check_end(path, marked, snapshot_seq).await?;
+    let converted = reclaim::convert(path, journal_options(path), tuning.kept_bytes).await;
+    converted.map_err(|error| failed("open", path, error))?;
     let mut conn = journal_options(path).connect().await.map_err(|error| failed("open", path, error))?;
     schema::migrate(&mut conn, path, schema::JOURNAL).await?;
     let last_seq = last_entry(&mut conn, path).await?.unwrap_or(snapshot_seq);

@@ -15,7 +15,7 @@ use super::checkpoint::Checkpoints;
 use super::compact::{self, Progress};
 use super::mark::Mark;
 use super::transaction::Transaction;
-use super::{StoreError, failed};
+use super::{StoreError, failed, reclaim};
 use crate::store::backend::{Queues, Submission, check_order, gather, refuse};
 use crate::store::{Batch, Committed, Tuning};
 
@@ -79,13 +79,20 @@ impl Writer {
                 Some(order) = queues.compactions.recv(), if compaction.is_none() => {
                     compaction = Some(Progress::new(order));
                 }
-                () = std::future::ready(()), if compaction.is_some() => {}
+                () = Progress::due(compaction.as_ref()), if compaction.is_some() => {}
             }
             if let Some(progress) = compaction.take() {
                 let covered = *self.snapshot.borrow_and_update();
-                compaction = compact::step(progress, covered, &mut self.conn)
+                compaction = compact::step(progress, covered, self.tuning.kept_bytes, &mut self.conn)
                     .await
                     .map_err(|error| failed("compact", &self.path, error))?;
+                // The file becomes shorter when the log is copied.
+                let bytes = match &compaction {
+                    Some(Progress::Deleting { .. }) => 0,
+                    Some(Progress::Reclaiming) => reclaim::STEP as usize * super::JOURNAL_PAGE_BYTES as usize,
+                    None => self.tuning.checkpoint_bytes,
+                };
+                checkpoints.written(bytes, &mut self.conn).await?;
             }
         }
     }

@@ -517,7 +517,7 @@ impl Controller for Fake {
         let rows = vec![row(""), row("batch"), row("0")];
         Ok(list(
             rows.into_iter()
-                .map(|row| v1::ListAccountingResponse { rows: vec![row], only_own: false })
+                .map(|row| v1::ListAccountingResponse { rows: vec![row], ..Default::default() })
                 .collect(),
         ))
     }

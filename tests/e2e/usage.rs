@@ -225,3 +225,24 @@ fn running_steps_say_what_they_use() {
     assert_eq!(said.code, Some(1));
     assert!(said.err.contains(&format!("sstat: error: no steps running for job {job}")), "{}", said.err);
 }
+
+/// A job that the dependency of a waiting job names is not purged, nor the last job.
+#[test]
+fn old_jobs_are_purged_and_reports_say_so() {
+    let controller = "min_job_age = \"1s\"\npurge_job_after = \"2s\"";
+    let cluster = Cluster::start(&Setup { controller, ..Setup::default() });
+    let [old, named] =
+        [(); 2].map(|()| cluster.sbatch(&["--wait", "-o", "/dev/null", "--wrap", "srun true"]));
+    cluster.sbatch(&["--hold", "-d", &format!("afterany:{named}"), "--wrap", "true"]);
+    let rows = |job: u32| cluster.run(&["sacct", "-naj", &job.to_string()]);
+    assert_eq!(rows(old).err, "");
+    cluster.wait_until(|_| rows(old).out.is_empty());
+    assert!(rows(old).err.starts_with("sacct: records are complete from 20"), "{:?}", rows(old));
+    assert!(rows(named).out.contains("COMPLETED") && rows(named).err.is_empty(), "{:?}", rows(named));
+    let since = ["sacct", "-naX", "-S", "2020-01-01", "-o", "jobid"];
+    let listed = cluster.run(&since);
+    assert_eq!(listed.out.split_whitespace().collect::<Vec<_>>(), [named.to_string()]);
+    assert!(listed.err.contains("jobs that ended before have been purged"), "{listed:?}");
+    let report = cluster.run(&["sreport", "cluster", "utilization", "start=2020-01-01", "end=now"]);
+    assert!(report.err.contains("sreport: records are complete from 20"), "{report:?}");
+}

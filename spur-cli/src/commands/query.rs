@@ -20,6 +20,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::error::Failure;
 use crate::format::fields::job;
+use crate::format::value::time;
 use crate::format::{Asker, Show, Times};
 use crate::session::{Session, whoami};
 use crate::zone;
@@ -216,8 +217,37 @@ pub async fn accounting(
     connection: &mut Connection,
     request: ListAccountingRequest,
 ) -> Result<Vec<AccountingRow>, CallError> {
+    Ok(records(connection, request).await?.rows)
+}
+
+/// Jobs and steps from accounting.
+pub struct Records {
+    /// The rows of jobs and steps.
+    pub rows: Vec<AccountingRow>,
+    /// Time before whose ends jobs have been purged, if the request asks for jobs that ended before.
+    pub complete_from: Option<i64>,
+}
+
+/// Returns jobs and steps from accounting, with the time from which on they are complete.
+///
+/// # Errors
+/// A refusal, or no answer.
+pub async fn records(
+    connection: &mut Connection,
+    request: ListAccountingRequest,
+) -> Result<Records, CallError> {
     let call = async |mut controller: Controller, request| controller.list_accounting(request).await;
-    Ok(joined(connection.list(request, call).await?.into_iter().map(|message| message.rows)))
+    let pages = connection.list(request, call).await?;
+    let complete_from = pages.iter().find_map(|page| page.complete_from);
+    Ok(Records { rows: joined(pages.into_iter().map(|page| page.rows)), complete_from })
+}
+
+/// Says on the standard error from when on accounting has all jobs, if `complete_from` is the end before which
+/// jobs have been purged.
+pub fn warn_of_purge(session: &mut Session, complete_from: Option<i64>, show: &Show) {
+    let Some(from) = complete_from else { return };
+    let from = time(Some(from), "", show);
+    session.inform(&format!("records are complete from {from} on: jobs that ended before have been purged"));
 }
 
 /// Adds the cluster's name and the caller to the printing context, for JSON and a few fields.

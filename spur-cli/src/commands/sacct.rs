@@ -462,6 +462,11 @@ impl Query {
         Ok(report.render(&rows, &layout, !self.no_header, &show))
     }
 
+    /// True if these rows may lack jobs that were purged: all selected jobs have rows only if each is named.
+    fn lacks_jobs(&self, rows: &[AccountingRow]) -> bool {
+        self.jobs.is_empty() || !self.jobs.iter().all(|job| rows.iter().any(|row| is_of(job, row)))
+    }
+
     /// Number of lines above the rows.
     fn header_lines(&self) -> usize {
         let is_table = self.common.wish.is_none() && !self.texts.script && !self.texts.environment;
@@ -581,7 +586,10 @@ async fn rows_of(session: &mut Session, query: &Query) -> anyhow::Result<u8> {
     let request = query.request(&show.zone, now, (user.uid, &user.user))?;
     check_names(session, &request).await?;
     let (from, until) = (request.start, request.end);
-    let mut rows = query::accounting(session.connection()?, request).await?;
+    let query::Records { mut rows, complete_from } = query::records(session.connection()?, request).await?;
+    if query.lacks_jobs(&rows) {
+        query::warn_of_purge(session, complete_from, &show);
+    }
     if query.truncate {
         for row in &mut rows {
             row.start_time = row.start_time.map(|start| start.max(from.unwrap_or(start)));

@@ -8,6 +8,7 @@
 
 mod accounts;
 mod outages;
+mod purge;
 mod rows;
 
 pub(crate) use accounts::Accounts;
@@ -29,6 +30,7 @@ use crate::statistics::Statistics;
 use crate::store::accounting::{Accounting, JobRow, Query};
 use crate::store::{Journal, Retention, StoreError};
 use accounts::Wanted;
+use purge::Purge;
 use rows::{Extent, Rows};
 
 /// Number of entries after which a snapshot is written, so that a start never has to read many more. If the
@@ -114,7 +116,9 @@ impl Archive {
         let mut rows = Rows::of(&self.cluster);
         let mut snapshot_due = self.snapshot_due();
         let mut since = Instant::now();
+        let mut purge = Purge::new();
         loop {
+            let purges = purge.applies(&self.cluster);
             let behind = self.cluster.seq() > self.written && self.refused.is_over();
             let again = self.refused.rest().into_iter().chain(self.snapshot_refused.rest()).min();
             tokio::select! {
@@ -138,6 +142,7 @@ impl Archive {
                     self.write(&mut rows, Extent::All).await;
                 }
                 () = tokio::time::sleep(again.unwrap_or_default()), if again.is_some() => {}
+                () = purge.due(), if purges => self.purge(&mut purge).await,
             }
             if !behind {
                 since = Instant::now();
@@ -334,6 +339,7 @@ mod tests {
 
     use spur_core::controller::{Command, Input, handle};
     use spur_core::model::config::Config;
+    use spur_core::model::waits::Gone;
     use spur_core::text::time::Time;
     use spur_proto::convert::spec;
     use spur_proto::v1;
@@ -351,7 +357,8 @@ mod tests {
 
     /// Returns the entries of a cluster with one node and three jobs.
     fn history(cluster: &mut Cluster, epoch: u64) -> Vec<Arc<Entry>> {
-        let text = "cluster_name = \"t\"\n[[nodes]]\nnames = \"n1\"\ncpus = 1\n\
+        let text = "cluster_name = \"t\"\n[controller]\npurge_job_after = \"1d\"\n\
+                    [[nodes]]\nnames = \"n1\"\ncpus = 1\n\
                     [[partitions]]\nname = \"main\"\nnodes = \"ALL\"\ndefault = true\n";
         let policy = Config::parse(text, "t").unwrap().policy;
         let mut entries = owner::reconfigure_first(cluster, epoch, Time(10), policy.into()).unwrap();
@@ -422,6 +429,54 @@ mod tests {
         let ids: Vec<u32> = jobs.iter().map(|job| job.job_id).collect();
         assert_eq!(ids, cluster.jobs().iter().map(|job| job.id.0).collect::<Vec<_>>());
         assert_eq!((ids.len(), archive.written), (3, cluster.seq()));
+        drop(archive);
+        journal.close().await;
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    /// The cluster has jobs 1 to 4, of which job 4 depends on job 8; all other rows are of jobs long forgotten.
+    #[tokio::test]
+    async fn a_purge_spares_jobs_that_the_controller_knows() {
+        let directory = directory().join("purge");
+        std::fs::create_dir_all(&directory).unwrap();
+        let (journal, _) = Journal::open(&directory.join("spur.db")).await.unwrap();
+        let mut cluster = Cluster::default();
+        history(&mut cluster, journal.epoch());
+        let dependent = v1::JobSpec { dependency: "afterany:8".to_owned(), ..v1::JobSpec::default() };
+        let (mut submission, _) = spec::submission(dependent).unwrap();
+        let ended = Gone { job: JobId(8), task: None, completed: true };
+        submission.spec.extra.get_or_insert_default().gone = vec![ended];
+        let command = Command::Submit(Box::new(submission));
+        handle(
+            &mut cluster,
+            journal.epoch(),
+            Time(20),
+            Input::Command { caller: owner::daemon(), request: None, command },
+        );
+        let accounting = Accounting::open(&directory.join("acct.db")).await.unwrap();
+        let end = |job_id: u32| i64::from(job_id) - 1_000_000;
+        let row = |job_id| JobRow { job_id, ended: Some(end(job_id)), ..JobRow::default() };
+        accounting.write(0, (1..=600).map(row).collect(), Vec::new()).await.unwrap();
+        let archive = Archive {
+            cluster,
+            journal: journal.clone(),
+            accounting: accounting.clone(),
+            reached: 0,
+            written: 0,
+            snapshot: 0,
+            bytes: 0,
+            refused: Refused::default(),
+            snapshot_refused: Refused::default(),
+            statistics: Statistics::default(),
+        };
+        let mut purge = Purge::new();
+        assert!(purge.applies(&archive.cluster));
+        while archive.purge_page(86_400, &mut purge).await.unwrap() {}
+        let query = Query { limit: 1000, ..Query::default() };
+        let ids: Vec<u32> =
+            accounting.jobs(&query).await.unwrap().rows.iter().map(|row| row.job_id).collect();
+        assert_eq!(ids, [1, 2, 3, 4, 8, 600]);
+        assert_eq!(accounting.complete_from().await.unwrap(), Some(end(599) + 1));
         drop(archive);
         journal.close().await;
         std::fs::remove_dir_all(&directory).unwrap();

@@ -92,8 +92,9 @@ impl Desk {
         let seen = self.replica.read().seq();
         tokio::spawn(async move {
             desk.accounts.reach(seen).await;
-            let told = v1::ListAccountingResponse { only_own: true, ..Default::default() };
-            if hidden && pages.send(Ok(told)).await.is_err() {
+            let complete_from = desk.purged(&query).await;
+            let told = v1::ListAccountingResponse { only_own: hidden, complete_from, rows: Vec::new() };
+            if (hidden || complete_from.is_some()) && pages.send(Ok(told)).await.is_err() {
                 return;
             }
             loop {
@@ -109,6 +110,15 @@ impl Desk {
             }
         });
         Ok(Box::pin(ReceiverStream::new(outgoing)))
+    }
+
+    /// Returns the time before whose ends runs have been purged, if the query asks for runs that ended earlier.
+    async fn purged(&self, query: &Query) -> Option<i64> {
+        let purged = self.accounting.complete_from().await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the time of the last purge cannot be read");
+            None
+        });
+        purged.filter(|from| query.not_before.is_none_or(|start| start < *from))
     }
 
     /// Sends a page of rows; returns the key of its last row unless it is the last page.
@@ -140,7 +150,7 @@ impl Desk {
             let some = jobs.by_ref().take(RUNS_AT_ONCE).collect();
             let rows = self.rows(caller, some, shown.steps).await?;
             for rows in parts(rows) {
-                if pages.send(Ok(v1::ListAccountingResponse { rows, only_own: false })).await.is_err() {
+                if pages.send(Ok(v1::ListAccountingResponse { rows, ..Default::default() })).await.is_err() {
                     return Ok(None);
                 }
             }

@@ -8,7 +8,7 @@ mod query;
 
 use serde::{Deserialize, Serialize};
 
-pub(super) use query::{LIST, restrict, restrict_events, runs};
+pub(super) use query::{LIST, restrict, restrict_events, restrict_old_runs, runs};
 
 use super::{Place, StoreError, postgres, sqlite};
 
@@ -272,6 +272,26 @@ pub struct Query {
     pub open: bool,
 }
 
+/// An ended run that is old enough to be purged.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct OldRun {
+    /// Job id.
+    pub job_id: u32,
+    /// Run of the job, as [`JobRow::restarts`].
+    pub restarts: u32,
+    /// Job id of the array of which the job is a task.
+    pub array_job_id: Option<u32>,
+    /// Job id of the heterogeneous job of which the job is a component.
+    pub het_job_id: Option<u32>,
+    /// End of the run, in seconds since the Unix epoch.
+    pub ended: i64,
+}
+
+impl OldRun {
+    /// Largest number of runs in a page.
+    pub const PAGE: u32 = 256;
+}
+
 impl Query {
     /// Number of rows in a page without [`Query::limit`].
     pub const PAGE: u32 = 1000;
@@ -438,6 +458,46 @@ impl Accounting {
     /// Fails if the database refuses.
     pub async fn steps(&self, runs: &[(u32, u32)]) -> Result<Vec<StepRow>, StoreError> {
         ask!(self, database => database.steps(runs))
+    }
+
+    /// Returns at most [`OldRun::PAGE`] runs that ended before `before`, in ascending order of (end, job id,
+    /// restarts), after the run with the key `after`. The runs of the last job number are left out, because
+    /// [`Accounting::last_job`] needs them.
+    ///
+    /// # Errors
+    /// Fails if the database refuses.
+    pub async fn old_runs(
+        &self,
+        before: i64,
+        after: Option<(i64, u32, u32)>,
+    ) -> Result<Vec<OldRun>, StoreError> {
+        ask!(self, database => database.old_runs(before, after))
+    }
+
+    /// Deletes runs (job id, restarts) with their steps, and records that the rows of runs that ended before
+    /// `complete_from` may be missing.
+    ///
+    /// # Errors
+    /// Fails if the database refuses; nothing is deleted then.
+    pub async fn purge(&self, runs: &[(u32, u32)], complete_from: i64) -> Result<(), StoreError> {
+        ask!(self, database => database.purge(runs, complete_from))
+    }
+
+    /// Returns the time, in seconds since the Unix epoch, before whose ends runs may have been purged; `None`
+    /// if no run was ever purged.
+    ///
+    /// # Errors
+    /// Fails if the database refuses.
+    pub async fn complete_from(&self) -> Result<Option<i64>, StoreError> {
+        ask!(self, database => database.complete_from())
+    }
+
+    /// Gives some of the space of deleted rows back to the file system, and returns true if more can follow.
+    ///
+    /// # Errors
+    /// Fails if the database refuses.
+    pub async fn release_space(&self) -> Result<bool, StoreError> {
+        ask!(self, database => database.release_space())
     }
 
     /// Closes the database for all clones; later calls fail, e.g. with [`StoreError::Stopped`].

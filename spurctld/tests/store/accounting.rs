@@ -1,6 +1,6 @@
 //! Tests of accounting: rows are written together with the entry that they reach, and read back by queries.
 
-use crate::fixture::on_both;
+use crate::fixture::{file, on_both};
 use spurctld::store::accounting::{
     Accounting, EventQuery, JobRow, NodeChange, NodeEvent, Outage, Query, StepRow,
 };
@@ -231,4 +231,65 @@ on_both! {
         let after = Some((100, "n1".to_owned(), "DRAIN".to_owned()));
         assert_eq!(found(EventQuery { after, ..EventQuery::default() }).await, all[2..]);
     }
+}
+
+on_both! {
+    async fn a_purge_deletes_old_runs_with_their_steps(place) {
+        let accounting = Accounting::open(place).await.unwrap();
+        assert_eq!(accounting.complete_from().await.unwrap(), None);
+        let mut rows: Vec<JobRow> = (1..=6).map(job).collect();
+        rows[2].array_job_id = Some(2);
+        // A run that a requeue ended, a job that runs, and the last job.
+        rows.push(JobRow { restarts: 1, ended: None, ..job(4) });
+        let step = |job_id, restarts| StepRow { job_id, restarts, step_id: 0, ..StepRow::default() };
+        let steps = vec![step(1, 0), step(4, 0), step(4, 1)];
+        accounting.write(9, rows, steps).await.unwrap();
+
+        let old = accounting.old_runs(5 * 3600, None).await.unwrap();
+        let end = |job_id: u32| i64::from(job_id) * 3600 + 70;
+        let keys: Vec<_> = old.iter().map(|run| (run.ended, run.job_id, run.restarts)).collect();
+        assert_eq!(keys, [(end(1), 1, 0), (end(2), 2, 0), (end(3), 3, 0), (end(4), 4, 0)]);
+        assert_eq!(old[2].array_job_id, Some(2));
+        let rest = accounting.old_runs(i64::MAX, Some(keys[2])).await.unwrap();
+        let rest: Vec<_> = rest.iter().map(|run| run.job_id).collect();
+        assert_eq!(rest, [4, 5], "the last job number is kept");
+
+        accounting.purge(&[(1, 0), (4, 0)], end(4) + 1).await.unwrap();
+        accounting.purge(&[], 7).await.unwrap();
+        assert_eq!(accounting.complete_from().await.unwrap(), Some(end(4) + 1));
+        assert_eq!(found(&accounting, Query::default()).await, [2, 3, 4, 5, 6]);
+        let steps = accounting.steps(&[(1, 0), (4, 0), (4, 1)]).await.unwrap();
+        assert_eq!(steps, [step(4, 1)]);
+        assert_eq!((accounting.reached().await.unwrap(), accounting.last_job().await.unwrap()), (9, 6));
+    }
+}
+
+#[tokio::test]
+async fn space_of_purged_runs_is_given_back() {
+    let Place::File(path) = file("space_of_purged_runs_is_given_back") else { unreachable!("it is a file") };
+    let accounting = Accounting::open(&path).await.unwrap();
+    let size = || std::fs::metadata(&path).unwrap().len();
+    // Texts as long as those of real jobs.
+    let real = |job_id| JobRow {
+        work_dir: format!("/home/user{job_id}/projects/simulation"),
+        submit_line: "sbatch --nodes=4 --time=1-00:00:00 --gres=gpu:8 train.sh".to_owned(),
+        std_out: format!("/home/user{job_id}/projects/simulation/slurm-{job_id}.out"),
+        ..job(job_id)
+    };
+    for seq in 1..=50 {
+        let rows: Vec<JobRow> = (0..500).map(|n| real(n * 50 + seq)).collect();
+        let batch = |row: &JobRow| StepRow { job_id: row.job_id, step_id: -1, ..StepRow::default() };
+        let steps = rows.iter().map(batch).collect();
+        accounting.write(u64::from(seq), rows, steps).await.unwrap();
+    }
+    accounting.release_space().await.unwrap();
+    let full = size();
+    while let Some(last) = accounting.old_runs(i64::MAX, None).await.unwrap().last() {
+        let old = accounting.old_runs(i64::MAX, None).await.unwrap();
+        let runs: Vec<(u32, u32)> = old.iter().map(|run| (run.job_id, run.restarts)).collect();
+        accounting.purge(&runs, last.ended + 1).await.unwrap();
+    }
+    while accounting.release_space().await.unwrap() {}
+    assert!(full > 8 << 20 && size() < 5 << 20, "{full} bytes became {}; 4 MiB are kept", size());
+    assert_eq!(found(&accounting, Query::default()).await, [25_000]);
 }

@@ -67,7 +67,10 @@ pub(super) const LINE: CommandLine<Wish> = CommandLine {
 
 /// Files of Slurm that are not read, with the reasons.
 const NOT_READ: &[(&str, &str)] = &[
-    ("slurmdbd.conf", "the controller keeps accounting itself"),
+    (
+        "slurmdbd.conf",
+        "the controller keeps accounting itself; PurgeJobAfter is [controller] purge_job_after",
+    ),
     ("acct_gather.conf", "energy and profiles are not measured"),
     ("burst_buffer.conf", "burst buffers are not supported by Spur"),
     ("job_submit.lua", "Spur has no plugins"),

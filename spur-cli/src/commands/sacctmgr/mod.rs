@@ -537,7 +537,8 @@ async fn configuration(session: &mut Session) -> anyhow::Result<String> {
     let (host, port) = address.rsplit_once(':').unwrap_or((&address, ""));
     let all = query::settings(session.connection()?).await?;
     let known = |key: &str| all.iter().find(|setting| setting.key == key).map(|setting| &*setting.value);
-    let private = known("controller.private_data").filter(|value| !matches!(*value, "" | "(null)"));
+    let set = |key: &str| known(key).filter(|value| !matches!(*value, "" | "(null)"));
+    let (private, purge) = (set("controller.private_data"), set("controller.purge_job_after"));
     let file = session.env("SPUR_CONF").filter(|file| !file.is_empty());
     let file = file.as_deref().unwrap_or(Config::DEFAULT_FILE);
     let lines = [
@@ -552,6 +553,7 @@ async fn configuration(session: &mut Session) -> anyhow::Result<String> {
         ("MessageTimeout", "10 sec"),
         ("PluginDir", "(null)"),
         ("PrivateData", private.unwrap_or("none")),
+        ("PurgeJobAfter", purge.unwrap_or("NONE")),
         ("SlurmUserId", "root(0)"),
         ("SLURM_CONF", file),
         ("SLURM_VERSION", SLURM),

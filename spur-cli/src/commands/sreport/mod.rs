@@ -290,8 +290,8 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     let all = amount::all(&query::nodes(session.connection()?, "").await?);
     let tres = settings.kinds(&all)?;
     let accounts = accounts(session).await?;
-    let rows = rows(session, &asked, matches!(kind, Kind::Sizes(_)), window).await?;
     let show = query::show(&|_| None)?;
+    let rows = rows(session, &asked, matches!(kind, Kind::Sizes(_)), window, &show).await?;
     let facts = Facts { cluster, all, tres, accounts, window, now, show };
     let reservations = match kind {
         Kind::Reservations => query::reservations(session.connection()?).await?,
@@ -353,6 +353,7 @@ async fn rows(
     asked: &Conditions,
     sized: bool,
     (start, end): (i64, i64),
+    show: &Show,
 ) -> anyhow::Result<Vec<AccountingRow>> {
     let request = ListAccountingRequest {
         start: Some(start),
@@ -371,6 +372,7 @@ async fn rows(
             "not all jobs are counted: private_data of this cluster hides the usage of others from you",
         );
     }
+    query::warn_of_purge(session, pages.iter().find_map(|page| page.complete_from), show);
     let mut rows: Vec<AccountingRow> = pages.into_iter().flat_map(|page| page.rows).collect();
     rows.retain(|row| row.step_id.is_empty());
     Ok(rows)

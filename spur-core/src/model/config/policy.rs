@@ -79,6 +79,8 @@ pub struct JobPolicy {
     pub private_data: Vec<Private>,
     /// `accounting_storage_enforce`: the enforced parts of the policy tree; sorted.
     pub accounting_enforce: Vec<AccountingEnforce>,
+    /// `purge_job_after`: time after its end when a run is deleted from accounting; `None` for never.
+    pub purge_job_after: Option<Seconds>,
     /// `time_zone`: the zone in whose midnights usage is reset; `None` for that of the controller's host at
     /// the first start.
     pub time_zone: Option<Arc<str>>,
@@ -639,6 +641,7 @@ impl Default for JobPolicy {
             use_interactive_step: false,
             private_data: Vec::new(),
             accounting_enforce: Vec::new(),
+            purge_job_after: None,
             time_zone: None,
             prolog_slurmctld: None,
             epilog_slurmctld: None,

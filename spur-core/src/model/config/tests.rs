@@ -63,6 +63,31 @@ fn the_examples_are_accepted() {
 }
 
 #[test]
+fn an_age_for_a_purge_has_slurms_units_or_ours() {
+    for (text, seconds) in [
+        ("12months", 12 * 31 * 86_400),
+        ("1month", 31 * 86_400),
+        ("365days", 365 * 86_400),
+        ("8760HOURS", 8_760 * 3_600),
+        ("90d", 90 * 86_400),
+        ("2w", 14 * 86_400),
+        ("30s", 30),
+    ] {
+        let file = format!(
+            "[controller]\npurge_job_after = \"{text}\"\n[[nodes]]\nnames = \"n1\"\n\
+                            [[partitions]]\nname = \"p\"\nnodes = \"ALL\"\n"
+        );
+        let config = Config::parse(&file, "t").unwrap_or_else(|errors| panic!("{errors}"));
+        assert_eq!(config.policy.jobs.purge_job_after, Some(Seconds(seconds)), "{text}");
+    }
+    for text in ["12", "0days", "months", "-1d", "12 years", "99999999999999999999days"] {
+        let file = format!("[controller]\npurge_job_after = \"{text}\"\n[[nodes]]\nnames = \"n1\"\n");
+        let errors = Config::parse(&file, "t").unwrap_err().to_string();
+        assert!(errors.contains("purge_job_after"), "{text}: {errors}");
+    }
+}
+
+#[test]
 fn the_reference_is_read_as_it_says() {
     let Config { policy, local } = reference();
     assert_eq!(&*policy.cluster_name, "demo");

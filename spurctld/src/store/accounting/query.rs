@@ -2,7 +2,7 @@
 
 use sqlx::{Database, Encode, QueryBuilder, Type};
 
-use super::{EventQuery, Query};
+use super::{EventQuery, OldRun, Query};
 
 /// Largest number of values in one list of a query; callers split longer lists.
 pub(in crate::store) const LIST: usize = 8192;
@@ -164,4 +164,21 @@ where
         sql.push(", ").push_bind(node.clone()).push(", ").push_bind(state.clone()).push(")");
     }
     sql.push(" ORDER BY started, node, state LIMIT ").push_bind(i64::from(Query::PAGE));
+}
+
+/// Appends the conditions, order and limit of a query for old runs after `WHERE true`.
+pub(in crate::store) fn restrict_old_runs<DB: Database>(
+    sql: &mut QueryBuilder<DB>,
+    before: i64,
+    after: Option<(i64, u32, u32)>,
+) where
+    for<'q> i64: Encode<'q, DB> + Type<DB>,
+{
+    sql.push(" AND ended < ").push_bind(before);
+    if let Some((ended, job_id, restarts)) = after {
+        sql.push(" AND (ended, job_id, restarts) > (").push_bind(ended);
+        sql.push(", ").push_bind(i64::from(job_id)).push(", ").push_bind(i64::from(restarts)).push(")");
+    }
+    sql.push(" AND job_id <> (SELECT max(job_id) FROM job) ORDER BY ended, job_id, restarts LIMIT ");
+    sql.push_bind(i64::from(OldRun::PAGE));
 }

@@ -10,15 +10,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sqlx::postgres::{PgConnection, Postgres};
-use sqlx::{Connection, QueryBuilder, Row};
+use sqlx::{Connection, Decode, QueryBuilder, Row, Type};
 use tokio::sync::Mutex;
 
 use super::connect::{Database as Server, limited, limited_by};
 use super::read::Reader;
 use super::{StoreError, from_sql, schema, sql_int};
 use crate::store::accounting::{
-    Closing, EventQuery, JobRow, LIST, NodeChange, NodeEvent, Page, Query, StepRow, restrict,
-    restrict_events, runs,
+    Closing, EventQuery, JobRow, LIST, NodeChange, NodeEvent, OldRun, Page, Query, StepRow, restrict,
+    restrict_events, restrict_old_runs, runs,
 };
 
 /// Longest duration of a write, which may contain thousands of rows.
@@ -45,6 +45,16 @@ const BEGIN_EVENT: &str = "INSERT INTO node_event (node, started, ended, state, 
     VALUES ($1, $2, NULL, $3, $4, $5) ON CONFLICT (node, started, state)
     DO UPDATE SET ended = NULL, reason = excluded.reason, \"user\" = excluded.\"user\"";
 const HAS_OPEN_EVENT: &str = "SELECT count(*) FROM node_event WHERE node = $1 AND ended IS NULL";
+
+/// Deletes runs with their steps, and records that runs that ended earlier may have been purged.
+const PURGE: &str = "WITH gone AS (
+    SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS g (job_id, restarts)
+), steps AS (
+    DELETE FROM step USING gone g WHERE step.job_id = g.job_id AND step.restarts = g.restarts
+), jobs AS (
+    DELETE FROM job USING gone g WHERE job.job_id = g.job_id AND job.restarts = g.restarts
+)
+UPDATE reached SET complete_from = greatest(complete_from, $3)";
 
 /// The open database.
 #[derive(Clone)]
@@ -86,12 +96,23 @@ impl Database {
         Ok(u32::try_from(last).unwrap_or(u32::MAX))
     }
 
+    pub(in crate::store) async fn complete_from(&self) -> Result<Option<i64>, StoreError> {
+        self.value("SELECT complete_from FROM reached").await
+    }
+
     async fn number(&self, sql: &'static str) -> Result<i64, StoreError> {
+        self.value(sql).await
+    }
+
+    async fn value<T>(&self, sql: &'static str) -> Result<T, StoreError>
+    where
+        T: for<'r> Decode<'r, Postgres> + Type<Postgres>,
+    {
         let mut borrowed = self.inner.reader.borrow().await?;
         let row = limited(sqlx::query(sql).fetch_one(&mut borrowed.connection)).await;
-        let number = row.and_then(|row| row.try_get(0)).map_err(|error| self.failed("read", error))?;
+        let value = row.and_then(|row| row.try_get(0)).map_err(|error| self.failed("read", error))?;
         self.inner.reader.give_back(borrowed);
-        Ok(number)
+        Ok(value)
     }
 
     pub(in crate::store) async fn rewind(&self, last: u64) -> Result<(), StoreError> {
@@ -143,6 +164,39 @@ impl Database {
         let writer = self.writer(&mut guard).await?;
         let written = limited_by(WRITE_LIMIT, change_nodes(writer, changes)).await;
         written.map_err(|error| self.write_failed(&mut guard, error))
+    }
+
+    pub(in crate::store) async fn old_runs(
+        &self,
+        before: i64,
+        after: Option<(i64, u32, u32)>,
+    ) -> Result<Vec<OldRun>, StoreError> {
+        let mut sql = QueryBuilder::new(
+            "SELECT json_build_object('job_id', job_id, 'restarts', restarts, 'array_job_id', array_job_id,
+                 'het_job_id', het_job_id, 'ended', ended)::text FROM job WHERE true",
+        );
+        restrict_old_runs(&mut sql, before, after);
+        self.find(sql).await
+    }
+
+    pub(in crate::store) async fn purge(
+        &self,
+        of: &[(u32, u32)],
+        complete_from: i64,
+    ) -> Result<(), StoreError> {
+        let mut guard = self.inner.writer.lock().await;
+        let writer = self.writer(&mut guard).await?;
+        let (jobs, restarts): (Vec<i64>, Vec<i64>) =
+            of.iter().map(|(job, restarts)| (i64::from(*job), i64::from(*restarts))).unzip();
+        let purge = sqlx::query(PURGE).bind(jobs).bind(restarts).bind(complete_from);
+        let purged = limited_by(WRITE_LIMIT, purge.execute(writer)).await;
+        purged.map(drop).map_err(|error| self.write_failed(&mut guard, error))
+    }
+
+    /// Returns false: the server's autovacuum cuts the files of tables.
+    #[expect(clippy::unused_async, reason = "the database in SQLite has work to do here")]
+    pub(in crate::store) async fn release_space(&self) -> Result<bool, StoreError> {
+        Ok(false)
     }
 
     pub(in crate::store) async fn node_events(

@@ -11,9 +11,10 @@ use tokio_stream::StreamExt;
 
 use super::events;
 use super::rows::Insert;
-use super::{StoreError, create, failed, from_sql, read_options, schema, sql_int, write_options};
+use super::{StoreError, create, failed, from_sql, read_options, reclaim, schema, sql_int, write_options};
 use crate::store::accounting::{
-    Closing, EventQuery, JobRow, LIST, NodeChange, NodeEvent, Page, Query, StepRow, restrict, runs,
+    Closing, EventQuery, JobRow, LIST, NodeChange, NodeEvent, OldRun, Page, Query, StepRow, restrict,
+    restrict_old_runs, runs,
 };
 
 /// Number of connections for readers.
@@ -24,8 +25,14 @@ const CLOSE_RUN: &str = "UPDATE job SET state = ?, ended = max(?, submitted, coa
 /// Closes the open steps of a run.
 const CLOSE_STEPS: &str = "UPDATE step SET state = 'CANCELLED', ended = max(?, coalesce(started, 0)) \
                            WHERE job_id = ? AND restarts = ? AND ended IS NULL";
+/// Records that runs that ended earlier may have been purged.
+const COMPLETE_FROM: &str = "UPDATE reached SET complete_from = max(coalesce(complete_from, ?), ?)";
 /// Number of pages in the log after which it is copied into the database.
 const CHECKPOINT_PAGES: &str = "4096";
+/// Free space that the database keeps for new rows, in bytes.
+const KEPT_BYTES: u64 = 4 << 20;
+/// Number of steps of [`reclaim`] that are taken at once.
+const RECLAIM_STEPS: usize = 8;
 
 /// Defines the columns of a row type; the compiler ensures that every field is a column, is written and is
 /// read.
@@ -115,6 +122,8 @@ async fn connect(path: &Path) -> Result<SqliteConnection, StoreError> {
 impl Database {
     pub(in crate::store) async fn open(path: &Path) -> Result<Self, StoreError> {
         create(path)?;
+        let converted = reclaim::convert(path, write_options(path), KEPT_BYTES).await;
+        converted.map_err(|error| failed("open", path, error))?;
         let mut writer = connect(path).await?;
         schema::migrate(&mut writer, path, schema::ACCOUNTING).await?;
         let readers = SqlitePoolOptions::new()
@@ -269,6 +278,82 @@ impl Database {
         }
         steps.sort_unstable_by_key(|step| (step.job_id, step.restarts, step.step_id));
         Ok(steps)
+    }
+
+    pub(in crate::store) async fn old_runs(
+        &self,
+        before: i64,
+        after: Option<(i64, u32, u32)>,
+    ) -> Result<Vec<OldRun>, StoreError> {
+        let mut sql = select("job", &["job_id", "restarts", "array_job_id", "het_job_id", "ended"]);
+        sql.push(" WHERE true");
+        restrict_old_runs(&mut sql, before, after);
+        let rows = sql.build().persistent(false).fetch_all(&self.inner.readers).await;
+        let read = |row: &SqliteRow| {
+            Ok(OldRun {
+                job_id: row.try_get("job_id")?,
+                restarts: row.try_get("restarts")?,
+                array_job_id: row.try_get("array_job_id")?,
+                het_job_id: row.try_get("het_job_id")?,
+                ended: row.try_get("ended")?,
+            })
+        };
+        rows.and_then(|rows| rows.iter().map(read).collect()).map_err(|error| self.failed("read", error))
+    }
+
+    pub(in crate::store) async fn purge(
+        &self,
+        of: &[(u32, u32)],
+        complete_from: i64,
+    ) -> Result<(), StoreError> {
+        let mut guard = self.inner.writer.lock().await;
+        let writer = guard.connection(&self.inner.path).await?;
+        let write = async {
+            let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
+            for table in ["step", "job"] {
+                for some in of.chunks(LIST) {
+                    let mut sql =
+                        QueryBuilder::new(format!("DELETE FROM {table} WHERE (job_id, restarts) IN "));
+                    runs(&mut sql, some);
+                    sql.build().persistent(false).execute(&mut *transaction).await?;
+                }
+            }
+            let noted = sqlx::query(COMPLETE_FROM).bind(complete_from).bind(complete_from);
+            noted.execute(&mut *transaction).await?;
+            transaction.commit().await
+        };
+        if let Err(error) = write.await {
+            guard.fail().await;
+            return Err(self.failed("write to", error));
+        }
+        Ok(())
+    }
+
+    pub(in crate::store) async fn complete_from(&self) -> Result<Option<i64>, StoreError> {
+        let row = sqlx::query("SELECT complete_from FROM reached").fetch_one(&self.inner.readers).await;
+        row.and_then(|row| row.try_get(0)).map_err(|error| self.failed("read", error))
+    }
+
+    pub(in crate::store) async fn release_space(&self) -> Result<bool, StoreError> {
+        let mut guard = self.inner.writer.lock().await;
+        let writer = guard.connection(&self.inner.path).await?;
+        let release = async {
+            for _ in 0..RECLAIM_STEPS {
+                if !reclaim::step(&mut *writer, KEPT_BYTES).await? {
+                    // The file becomes shorter when the log is copied into it.
+                    sqlx::query("PRAGMA wal_checkpoint(PASSIVE)").execute(writer).await?;
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        match release.await {
+            Ok(more) => Ok(more),
+            Err(error) => {
+                guard.fail().await;
+                Err(self.failed("write to", error))
+            }
+        }
     }
 
     pub(in crate::store) async fn close(&self) -> Result<(), StoreError> {

@@ -249,13 +249,35 @@ fn files_are_copied_to_the_nodes_of_a_job() {
         "./run.me 1 a".to_owned(),
         "0".to_owned(),
         "0".to_owned(),
-        "1".to_owned(),
         "17".to_owned(),
+        "255".to_owned(),
     ];
     assert_eq!(sorted[..6], expected, "{err}");
     assert!(sorted[6].starts_with(&format!("slurm_bcast_{job}.")) && sorted[6].ends_with("_n1 0 b"), "{out}");
     assert!(sorted[7].ends_with("_n2 1 b"), "{out}");
     assert!(err.contains("copy: File exists") && err.contains("Can't open `nothing`"), "{err}");
+}
+
+/// The exit codes are Slurm's: those of the nodes' operations, and 233 for a node that does not answer.
+#[test]
+fn a_copy_that_fails_has_slurms_exit_code() {
+    let mut cluster = cluster();
+    cluster.script("tool", "#!/bin/sh\n");
+    let (out, err) = batch(
+        &cluster,
+        &["-N2", "-n2"],
+        "mkdir place; for to in nowhere/copy /dev/null tool; do sbcast tool $to; echo $?; done
+         sbcast -f tool place; echo $?; sbcast -f tool /dev/null; echo $?; sbcast place copy; echo $?",
+    );
+    assert_eq!(out.split_whitespace().collect::<Vec<_>>(), ["2", "17", "17", "21", "255", "255"], "{err}");
+    for part in ["nowhere: No such file or directory", "place: Is a directory", "`place`: it is no file"] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+    let job = cluster.sbatch(&["-N2", "--wrap", "sleep 1000"]).to_string();
+    cluster.wait_until(|cluster| cluster.ok(&["squeue", "-hj", &job, "-o", "%t"]).trim() == "R");
+    cluster.kill("n2");
+    let refused = cluster.run(&["sbcast", "-j", &job, "tool", "copy"]);
+    assert_eq!(refused.code, Some(233), "{refused:?}");
 }
 
 /// Runs a program whose shared object exists only where it was built; the test needs a C compiler.

@@ -26,18 +26,31 @@ use crate::options::{CommandLine, Opt};
 use crate::place;
 use crate::session::Session;
 
-/// Script of each node, with the arguments DEST MODE SIZE FORCE TIME FILTER.
+/// Script of each node, with the arguments DEST MODE SIZE FORCE TIME FILTER. It fails with the error number of the
+/// operation, as in Slurm, or with 255.
 const COPY: &str = r#"
-case $4 in 0) [ ! -e "$1" ] || { echo "sbcast: error: $SLURMD_NODENAME: $1: File exists; --force replaces it" >&2; exit 17; };; esac
+fail() { echo "sbcast: error: REQUEST_FILE_BCAST($SLURMD_NODENAME): $1: $3" >&2; exit "$2"; }
+[ "$4" = 1 ] || [ ! -e "$1" ] || fail "$1" 17 'File exists; --force replaces it'
+[ ! -d "$1" ] || fail "$1" 21 'Is a directory'
+[ ! -e "$1" ] || [ -f "$1" ] || fail "$1" 255 'it is no file'
+directory=$(dirname "$1")
+[ -d "$directory" ] || fail "$directory" 2 'No such file or directory'
+[ -w "$directory" ] || fail "$directory" 13 'Permission denied'
 umask 077
 part=$1.part.$SLURM_JOB_ID.$SLURM_STEP_ID.$SLURMD_NODENAME
 trap 'rm -f "$part"' EXIT
-$6 >"$part" || exit
-[ "$(wc -c <"$part")" -eq "$3" ] || { echo "sbcast: error: $SLURMD_NODENAME: $1: the file has not come whole" >&2; exit 5; }
-chmod "$2" "$part" || exit
-[ -z "$5" ] || touch -d "@$5" "$part" || exit
-mv -f "$part" "$1"
+$6 >"$part" || exit 255
+[ "$(wc -c <"$part")" -eq "$3" ] || fail "$1" 255 'the file has not come whole'
+chmod "$2" "$part" || exit 255
+[ -z "$5" ] || touch -d "@$5" "$part" || exit 255
+mv -f "$part" "$1" || exit 255
 "#;
+/// Exit codes of [`COPY`]. Any other code means that a node could not run the script.
+const OF_COPY: [u8; 6] = [0, 2, 13, 17, 21, 255];
+/// Exit code of `sbcast` for a node that does not answer, as in Slurm.
+const NO_ANSWER: u8 = 233;
+/// Exit code of `sbcast` for a file that cannot be read and for an unknown job, as in Slurm.
+const NO_FILE: u8 = 255;
 /// Command that creates a directory of shared objects on each node.
 const LIBRARIES: &str = "mkdir -p -m 700";
 
@@ -152,7 +165,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         bail!(Failure::new(format!("Need two file names, have {} names", operands.len())));
     };
     let job = match args.job.clone().or_else(|| session.env("SLURM_JOB_ID")) {
-        Some(job) => group::named(session, &job).await?,
+        Some(job) => group::named(session, &job).await.context(Failure::coded(NO_FILE))?,
         None => bail!(
             "Need a job id to run this command.  Run from within a Slurm job or use the --jobid option."
         ),
@@ -164,7 +177,8 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     if args.verbose > 0 && ended.is_success() {
         session.inform(&format!("{source} is at {destination} on all nodes of job {job}"));
     }
-    Ok(ended.shell())
+    let code = ended.shell();
+    Ok(if OF_COPY.contains(&code) { code } else { NO_ANSWER })
 }
 
 /// Copies a file to the named nodes of a job, or to all its nodes.
@@ -177,9 +191,10 @@ async fn copy(
     nodes: &[String],
 ) -> anyhow::Result<ExitCode> {
     let what = || format!("Can't open `{source}`");
-    let about = File::open(source).with_context(what)?.metadata().with_context(what)?;
+    let about = File::open(source).and_then(|file| file.metadata()).with_context(what);
+    let about = about.context(Failure::coded(NO_FILE))?;
     if !about.is_file() {
-        bail!("Can't copy `{source}`: it is no file");
+        bail!(Failure { text: format!("Can't copy `{source}`: it is no file"), code: NO_FILE });
     }
     let mut destination = destination.to_owned();
     if destination.ends_with('/') {

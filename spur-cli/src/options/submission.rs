@@ -6,6 +6,7 @@ use std::time::Duration;
 use spur_core::text::cpubind::CpuBinding;
 use spur_core::text::dependency::Dependency;
 use spur_core::text::gpubind::GpuBind;
+use spur_core::text::gres::{GresList, GresSpec};
 use spur_core::text::membind::MemBinding;
 use spur_core::text::nodes::NodeCount;
 use spur_core::text::time::{Civil, CivilNow, Time, When};
@@ -334,6 +335,7 @@ impl Submission {
         let notes = fold(layers, self)?;
         self.notes.extend(notes);
         self.gpus_of_sockets()?;
+        self.check_types()?;
         self.nodes_of_gpus()?;
         if self.overcommit {
             self.apply_overcommit();
@@ -405,6 +407,22 @@ impl Submission {
             self.spec.gpus_per_node = times(each, sockets);
         }
         Ok(())
+    }
+
+    /// Refuses a resource that is asked for of each node both with and without a type, as Slurm does.
+    fn check_types(&self) -> Result<(), OptionError> {
+        let gpus = GresList::parse_gpus(&self.spec.gpus_per_node).unwrap_or_default();
+        let GresList(gres) = self.spec.gres.parse().unwrap_or_default();
+        let all: Vec<GresSpec> = gres.into_iter().chain(gpus.0).collect();
+        let mixed = |one: &GresSpec| {
+            one.kind.is_none() && all.iter().any(|other| other.name == one.name && other.kind.is_some())
+        };
+        match all.iter().find(|one| mixed(one)) {
+            Some(GresSpec { name, .. }) => Err(OptionError::together(format!(
+                "Invalid GRES specification (with and without type identification): {name}; give a type in each place or in none"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Returns the number of GPUs that the job requests on each node.

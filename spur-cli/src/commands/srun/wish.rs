@@ -101,13 +101,16 @@ pub(super) fn request(
     })
 }
 
-/// Returns the step's devices per node: the GPUs of `--gpus-per-node`, or else the value of `--gres`. `None`
-/// without both options.
+/// Returns the step's devices per node: those of `--gres`, and the GPUs of `--gpus-per-node` unless `--gres` names
+/// GPUs or is `none`. `None` without both options.
 fn gres(wishes: &Submission) -> Option<String> {
-    match (&wishes.step.gres, wishes.spec.gpus_per_node.as_str()) {
-        (gres, "") => gres.clone(),
-        (_, gpus) => Some(gpus.split(',').map(|one| format!("gpu:{one}")).collect::<Vec<_>>().join(",")),
+    let named = wishes.step.gres.as_deref();
+    let decides = |item: &str| matches!(item.split([':', '=']).next(), Some("gpu" | "none"));
+    if wishes.spec.gpus_per_node.is_empty() || named.is_some_and(|list| list.split(',').any(decides)) {
+        return named.map(str::to_owned);
     }
+    let gpus = wishes.spec.gpus_per_node.split(',').map(|one| format!("gpu:{one}"));
+    Some(named.map(str::to_owned).into_iter().chain(gpus).collect::<Vec<_>>().join(","))
 }
 
 /// Resolves contradictory numbers in favour of the tasks, as in Slurm. The nodes do not outnumber the tasks,

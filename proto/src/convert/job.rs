@@ -10,8 +10,10 @@ use spur_core::model::job::{Batch, FabricAsk, Job, JobSpec, MemoryNeed, Shape, S
 use spur_core::model::node::{Called, NodeShape};
 use spur_core::model::phase::{EndState, Pending, Phase};
 use spur_core::model::reason::Reason;
+use spur_core::model::topology::Plugin;
 pub use spur_core::model::tres::{least_cpus, least_nodes, least_tasks, requested_tres};
 use spur_core::sched;
+use spur_core::sched::place::BY_TOPOLOGY;
 use spur_core::sched::plan::{RESERVED, UNAVAILABLE, Waiting};
 use spur_core::sched::precedence::exempt_until;
 use spur_core::text::array::ArraySpec;
@@ -327,9 +329,24 @@ fn not_available(detail: &str) -> Option<&str> {
     reserved.or_else(nodes)
 }
 
+/// Slurm's text in place of `Resources` for a job that only the blocks of its fabric keep from starting.
+const NO_BLOCK: &str = "No_suitable_topology_unit_found";
+
+/// True if enough nodes may be free for a job, but not in blocks as the job needs them.
+fn lacks_block(cluster: &Cluster, job: &Job, detail: &str) -> bool {
+    let mut partitions = job.spec.partitions.iter().filter_map(|name| cluster.partition(name));
+    let has_blocks = |partition: &Partition| {
+        cluster.fabric_of(partition).is_some_and(|fabric| fabric.plugin() == Plugin::Block)
+    };
+    detail.contains(BY_TOPOLOGY) && partitions.any(has_blocks)
+}
+
 /// Returns the word of a reason, without Slurm's addition, which is in the sentence as well.
 pub fn word(reason: &str) -> &str {
-    reason.split(',').next().unwrap_or(reason)
+    match reason.split(',').next().unwrap_or(reason) {
+        word if word.starts_with(NO_BLOCK) => Reason::Resources.name(),
+        word => word,
+    }
 }
 
 /// Serializes a reason as its word alone, because readers of JSON compare it.
@@ -362,9 +379,16 @@ fn waiting(
         message.last_sched_eval = outlook.evaluated.map(|at| at.0);
     }
     let (reason, detail) = reason(cluster, job, pending, planned, now);
-    message.reason = match not_available(&detail).filter(|_| reason == Reason::ReqNodeNotAvail) {
-        Some(what) => format!("{reason}, {what}"),
-        None => reason.name().to_owned(),
+    message.reason = match reason {
+        Reason::ReqNodeNotAvail => match not_available(&detail) {
+            Some(what) => format!("{reason}, {what}"),
+            None => reason.name().to_owned(),
+        },
+        Reason::Resources if lacks_block(cluster, job, &detail) => match job.spec.fabric.as_deref() {
+            Some(FabricAsk { segment: Some(_), .. }) => format!("{NO_BLOCK}_for_segment"),
+            _ => NO_BLOCK.to_owned(),
+        },
+        _ => reason.name().to_owned(),
     };
     message.reason_detail = detail;
     if pending.hold.is_some() {

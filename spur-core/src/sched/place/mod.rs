@@ -35,7 +35,7 @@ pub use ask::{
 };
 pub use budget::SharedBudget;
 pub use dispatch::place;
-pub use explain::{Nearest, Never, could_hold, hold_fewer, place_or_say, refusal};
+pub use explain::{BY_TOPOLOGY, Nearest, Never, could_hold, hold_fewer, place_or_say, refusal};
 pub use leftover::least_left;
 pub use losers::rivals;
 pub(crate) use problem::{gcd, halve};

@@ -12,7 +12,7 @@ use crate::sched::place::pareto::may_hold;
 use crate::sched::place::problem::{Meter, Problem, positions};
 use crate::sched::place::slots::View;
 
-pub use words::{Nearest, Never, hold_fewer, refusal};
+pub use words::{BY_TOPOLOGY, Nearest, Never, hold_fewer, refusal};
 
 /// Places a job like [`place`]; without a placement it explains why, at the cost of a few more searches.
 ///

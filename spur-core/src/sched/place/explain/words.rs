@@ -13,6 +13,9 @@ use crate::text::gather::LinkSpeed;
 
 use super::{holders, place_or_say};
 
+/// The beginning of each sentence about a job that does not fit although enough may be free.
+pub const BY_TOPOLOGY: &str = "Topology: ";
+
 impl Unit {
     fn name(self, count: u32) -> &'static str {
         match (self, count) {
@@ -30,7 +33,7 @@ impl Misfit {
     #[must_use]
     pub fn sentence(&self, fabric: &Fabric) -> String {
         let unit = self.unit.name(self.wanted);
-        let mut text = format!("Topology: needs {} {unit}", self.wanted);
+        let mut text = format!("{BY_TOPOLOGY}needs {} {unit}", self.wanted);
         match self.layer {
             Some(Layer::NODE) => text.push_str(" on one node"),
             Some(layer) => text += &format!(" in one {}", fabric.layer_name(layer)),

@@ -550,14 +550,14 @@ async fn configuration(session: &mut Session) -> anyhow::Result<String> {
         ("AccountingStorageType ", "accounting_storage/slurmdbd"),
         ("AccountingStorageUser ", "N/A"),
         ("AuthType", "auth/spur"),
-        ("MessageTimeout", "10 sec"),
+        ("MessageTimeout", "(null)"),
         ("PluginDir", "(null)"),
         ("PrivateData", private.unwrap_or("none")),
         ("PurgeJobAfter", purge.unwrap_or("NONE")),
         ("SlurmUserId", "root(0)"),
         ("SLURM_CONF", file),
         ("SLURM_VERSION", SLURM),
-        ("TCPTimeout", "2 sec"),
+        ("TCPTimeout", "(null)"),
         ("TrackWCKey", "No"),
     ];
     let lines: String = lines.iter().map(|(name, value)| format!("{name:<22} = {value}\n")).collect();

@@ -179,7 +179,7 @@ const KEYS: &[(&str, Says)] = &[
     // Programs check for this value before they request accounting.
     ("AccountingStorageType", Always("accounting_storage/slurmdbd")),
     ("AccountingStorageUser", Nothing),
-    ("AccountingStoreFlags", Always("job_comment,job_extra")),
+    ("AccountingStoreFlags", Always("job_comment")),
     ("AcctGatherEnergyType", Nothing),
     ("AcctGatherFilesystemType", Nothing),
     ("AcctGatherInterconnectType", Nothing),
@@ -500,4 +500,45 @@ fn scheduler_parameters(f: &Facts<'_>) -> String {
     let set = keys.into_iter().filter(|(_, key)| !matches!(f.text(key), "" | "0"));
     let parts: Vec<String> = set.map(|(word, key)| format!("{word}={}", f.text(key))).collect();
     or_null(&parts.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The keys with a value that no setting changes, each with the behaviour that makes the value true.
+    const CONSTANTS: &[(&str, &str)] = &[
+        ("AccountingStorageType", "programs ask for this word; the controller serves what slurmdbd serves"),
+        ("AccountingStoreFlags", "accounting keeps comments, and neither scripts, environments nor --extra"),
+        ("AllowSpecResourcesUsage", "--core-spec and --thread-spec have no effect"),
+        ("AuthType", "tokens of spurd's own"),
+        ("CredType", "credentials sealed with the cluster's key"),
+        ("DefMemPerNode", "only partitions have a default of memory"),
+        ("DisableRootJobs", "only partitions refuse jobs of root"),
+        ("FirstJobId", "the first journal begins with job 1"),
+        ("GetEnvTimeout", "spurstepd waits so long for a login shell"),
+        ("JobAcctGatherType", "spurstepd reads /proc"),
+        ("JobFileAppend", "output files are truncated without --open-mode=append"),
+        ("MaxMemPerNode", "only partitions have a limit of memory"),
+        ("OverTimeLimit", "a job ends at its time limit"),
+        ("PrEpPlugins", "prologs and epilogs are programs"),
+        ("PriorityWeightAssoc", "no factor of associations"),
+        ("PropagatePrioProcess", "tasks run with the niceness of spurd"),
+        ("ReturnToService", "a node that was down for its silence serves when it registers"),
+        ("SelectType", "cores, memory and GPUs are allocated"),
+        ("SelectTypeParameters", "the unit is the core, with memory"),
+        ("SLURM_VERSION", "the release whose output is followed"),
+        ("TmpFS", "spurd measures the disk of /tmp"),
+        ("TrackWCKey", "wckeys are recorded, not managed"),
+        ("UsePam", "no PAM session"),
+        ("WaitTime", "srun waits for all tasks without --wait"),
+    ];
+
+    #[test]
+    fn values_that_no_setting_changes_are_listed_with_their_reason() {
+        let constant = |(key, says): &(&'static str, Says)| matches!(says, Always(_)).then_some(*key);
+        let found: Vec<&str> = KEYS.iter().chain(CONTROL_GROUPS).filter_map(constant).collect();
+        let listed: Vec<&str> = CONSTANTS.iter().map(|(key, _)| *key).collect();
+        assert_eq!(found, listed);
+    }
 }

@@ -78,7 +78,8 @@ pub async fn migrate(from: &Path, local: &Local) -> anyhow::Result<String> {
     ))
 }
 
-/// Copies all rows of jobs, steps and node events and the time of the last purge, closes `to`, and returns the numbers of jobs and steps.
+/// Copies all rows of jobs, steps and node events and the time of the last purge, closes `to`, and returns
+/// the numbers of jobs and steps.
 async fn copy_accounting(from: &Accounting, to: &Accounting, reached: u64) -> anyhow::Result<(u64, u64)> {
     let (mut jobs, mut steps, mut query) = (0, 0, Query::default());
     loop {

@@ -174,7 +174,8 @@ async fn nothing_outlives_its_step() {
 
 #[tokio::test]
 async fn a_fork_bomb_ends_with_its_step() {
-    // Without a limit the bomb stops after six doublings. The script itself forks no more: it would end if it could not.
+    // Without a limit the bomb stops after six doublings. The script itself forks no more: it would end if it
+    // could not.
     const BOMB: &str = "f() { if [ $1 -gt 0 ]; then f $(($1 - 1)) & f $(($1 - 1)) & fi; sleep 1000; }\n\
         f 6 2>refused & exec sleep 1000";
     for node in ways() {

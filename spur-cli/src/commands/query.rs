@@ -242,8 +242,8 @@ pub async fn records(
     Ok(Records { rows: joined(pages.into_iter().map(|page| page.rows)), complete_from })
 }
 
-/// Says on the standard error from when on accounting has all jobs, if `complete_from` is the end before which
-/// jobs have been purged.
+/// Says on the standard error from when on accounting has all jobs, if `complete_from` is the end before
+/// which jobs have been purged.
 pub fn warn_of_purge(session: &mut Session, complete_from: Option<i64>, show: &Show) {
     let Some(from) = complete_from else { return };
     let from = time(Some(from), "", show);

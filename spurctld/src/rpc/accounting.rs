@@ -112,7 +112,8 @@ impl Desk {
         Ok(Box::pin(ReceiverStream::new(outgoing)))
     }
 
-    /// Returns the time before whose ends runs have been purged, if the query asks for runs that ended earlier.
+    /// Returns the time before whose ends runs have been purged, if the query asks for runs that ended
+    /// earlier.
     async fn purged(&self, query: &Query) -> Option<i64> {
         let purged = self.accounting.complete_from().await.unwrap_or_else(|error| {
             tracing::warn!(%error, "the time of the last purge cannot be read");

@@ -174,9 +174,9 @@ fn own_session() -> io::Result<SignalFd> {
     Ok(SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?)
 }
 
-/// Writes the script, which its user may read and run. As root's file it cannot be written by the user, who could
-/// fill the spool through it. A file system without access control lists has no other way than to give the file to the
-/// user.
+/// Writes the script, which its user may read and run. As root's file it cannot be written by the user, who
+/// could fill the spool through it. A file system without access control lists has no other way than to give
+/// the file to the user.
 fn write_script(script: &[u8], uid: u32, gid: u32) -> io::Result<()> {
     let mut file = OpenOptions::new().create_new(true).write(true).mode(0o500).open(SCRIPT_FILE)?;
     file.write_all(script)?;
@@ -192,8 +192,8 @@ fn write_script(script: &[u8], uid: u32, gid: u32) -> io::Result<()> {
 /// The extended attribute that holds a file's access control list.
 const ACCESS_LIST: &str = "system.posix_acl_access";
 
-/// An access control list by which the owner and one user may read and execute a file, in the kernel's form: a version,
-/// then entries of tag, permissions and id.
+/// An access control list by which the owner and one user may read and execute a file, in the kernel's form:
+/// a version, then entries of tag, permissions and id.
 fn readable_by(uid: u32) -> Vec<u8> {
     const VERSION: u32 = 2;
     const NO_ID: u32 = u32::MAX;

@@ -26,8 +26,8 @@ use crate::options::{CommandLine, Opt};
 use crate::place;
 use crate::session::Session;
 
-/// Script of each node, with the arguments DEST MODE SIZE FORCE TIME FILTER. It fails with the error number of the
-/// operation, as in Slurm, or with 255.
+/// Script of each node, with the arguments DEST MODE SIZE FORCE TIME FILTER. It fails with the error number
+/// of the operation, as in Slurm, or with 255.
 const COPY: &str = r#"
 fail() { echo "sbcast: error: REQUEST_FILE_BCAST($SLURMD_NODENAME): $1: $3" >&2; exit "$2"; }
 [ "$4" = 1 ] || [ ! -e "$1" ] || fail "$1" 17 'File exists; --force replaces it'

@@ -101,8 +101,8 @@ pub(super) fn request(
     })
 }
 
-/// Returns the step's devices per node: those of `--gres`, and the GPUs of `--gpus-per-node` unless `--gres` names
-/// GPUs or is `none`. `None` without both options.
+/// Returns the step's devices per node: those of `--gres`, and the GPUs of `--gpus-per-node` unless `--gres`
+/// names GPUs or is `none`. `None` without both options.
 fn gres(wishes: &Submission) -> Option<String> {
     let named = wishes.step.gres.as_deref();
     let decides = |item: &str| matches!(item.split([':', '=']).next(), Some("gpu" | "none"));

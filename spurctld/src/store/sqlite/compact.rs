@@ -1,8 +1,8 @@
 //! Compaction: the writer deletes rows that are no longer needed, a few hundred at a time, between commits.
 //!
 //! A step is a transaction of its own that is not synced: losing it loses nothing, and the next commit in the
-//! same log syncs both. So a commit never waits for more than the rows of one step. When all rows are deleted,
-//! further steps give pages back to the file system.
+//! same log syncs both. So a commit never waits for more than the rows of one step. When all rows are
+//! deleted, further steps give pages back to the file system.
 
 use std::time::Duration;
 
@@ -54,8 +54,8 @@ impl Progress {
     }
 }
 
-/// Takes one step; `covered` is the last entry in a durable snapshot, and `kept_bytes` the free space that the database
-/// keeps. `None` when nothing is left to do.
+/// Takes one step; `covered` is the last entry in a durable snapshot, and `kept_bytes` the free space that
+/// the database keeps. `None` when nothing is left to do.
 pub(super) async fn step(
     progress: Progress,
     covered: u64,

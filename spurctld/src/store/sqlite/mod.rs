@@ -95,8 +95,8 @@ fn create(path: &Path) -> Result<(), StoreError> {
     sync_directory(path)
 }
 
-/// Returns the options of a writer: every commit is synced, and no checkpoint runs by itself. A database that is
-/// created can be cut when rows are deleted ([`reclaim`]).
+/// Returns the options of a writer: every commit is synced, and no checkpoint runs by itself. A database that
+/// is created can be cut when rows are deleted ([`reclaim`]).
 fn write_options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)

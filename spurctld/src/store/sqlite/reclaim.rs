@@ -1,8 +1,8 @@
 //! Reclaiming: pages of deleted rows are given back to the file system, some at a time.
 //!
-//! SQLite uses free pages again for new rows, so that a database keeps a part of them. More are left only after
-//! a burst or a purge. Databases have incremental vacuum, in which the last pages move to free places before the
-//! file is cut. The file becomes shorter when the log has been copied into it.
+//! SQLite uses free pages again for new rows, so that a database keeps a part of them. More are left only
+//! after a burst or a purge. Databases have incremental vacuum, in which the last pages move to free places
+//! before the file is cut. The file becomes shorter when the log has been copied into it.
 
 use std::path::Path;
 
@@ -16,8 +16,9 @@ pub(super) const STEP: i64 = 32;
 /// The part of a database's pages that it keeps free, as a divisor.
 const KEPT_PART: i64 = 4;
 
-/// Gives at most [`STEP`] pages back, and returns true if more can follow. The database keeps `kept_bytes` of free
-/// space, or a quarter of its pages if that is more. A database without incremental vacuum stays as it is.
+/// Gives at most [`STEP`] pages back, and returns true if more can follow. The database keeps `kept_bytes` of
+/// free space, or a quarter of its pages if that is more. A database without incremental vacuum stays as it
+/// is.
 pub(super) async fn step(connection: &mut SqliteConnection, kept_bytes: u64) -> Result<bool, sqlx::Error> {
     let before = spare(connection, kept_bytes).await?;
     if before <= 0 {
@@ -29,9 +30,9 @@ pub(super) async fn step(connection: &mut SqliteConnection, kept_bytes: u64) -> 
     Ok(0 < after && after < before)
 }
 
-/// Rewrites a database without incremental vacuum so that it has it, if most of its pages are free. The work is
-/// in proportion to the other pages. A refusal (the disk may lack the room for a copy) leaves the database as it
-/// is.
+/// Rewrites a database without incremental vacuum so that it has it, if most of its pages are free. The work
+/// is in proportion to the other pages. A refusal (the disk may lack the room for a copy) leaves the database
+/// as it is.
 pub(super) async fn convert(
     path: &Path,
     options: SqliteConnectOptions,
@@ -50,7 +51,8 @@ pub(super) async fn convert(
     connection.close().await
 }
 
-/// Returns the number of free pages that the database does not keep for new rows; negative if there are fewer.
+/// Returns the number of free pages that the database does not keep for new rows; negative if there are
+/// fewer.
 async fn spare(connection: &mut SqliteConnection, kept_bytes: u64) -> Result<i64, sqlx::Error> {
     let free = number(connection, "PRAGMA freelist_count").await?;
     let pages = number(connection, "PRAGMA page_count").await?;

@@ -108,8 +108,8 @@ fn limits(section: &mut Section<'_>, key: &'static str, words: Vec<(u32, &str)>)
     limits.into_iter().map(Arc::from).collect()
 }
 
-/// `purge_job_after`: a duration, or Slurm's `12months`, `365days`, `8760hours`. A month has 31 days, so that nothing
-/// is deleted earlier than Slurm deletes it.
+/// `purge_job_after`: a duration, or Slurm's `12months`, `365days`, `8760hours`. A month has 31 days, so that
+/// nothing is deleted earlier than Slurm deletes it.
 fn purge_job_after(section: &mut Section<'_>) -> Option<Seconds> {
     const KEY: &str = "purge_job_after";
     const UNITS: [(&str, u64); 3] = [("month", 31 * DAY), ("day", DAY), ("hour", 3600)];

@@ -2,6 +2,7 @@
 //!
 //! The state of a cluster is in `cluster`; decisions are in `controller` and `sched`.
 
+pub mod accounting;
 pub mod accounts;
 pub mod alloc;
 pub mod array;

@@ -34,11 +34,23 @@ const KEPT_BYTES: u64 = 4 << 20;
 /// Number of steps of [`reclaim`] that are taken at once.
 const RECLAIM_STEPS: usize = 8;
 
+/// A row of a table.
+trait Columns: Sized {
+    /// The names of the columns.
+    const COLUMNS: &[&str];
+
+    /// Adds the values of the row to the arguments of a statement.
+    fn bind(self, arguments: &mut SqliteArguments) -> Result<(), BoxDynError>;
+
+    /// Reads the row from a result.
+    fn read(row: &SqliteRow) -> Result<Self, sqlx::Error>;
+}
+
 /// Defines the columns of a row type; the compiler ensures that every field is a column, is written and is
 /// read.
 macro_rules! columns {
     ($row:ident: $($field:ident),+ $(,)?) => {
-        impl $row {
+        impl Columns for $row {
             const COLUMNS: &[&str] = &[$(stringify!($field)),+];
 
             fn bind(self, arguments: &mut SqliteArguments) -> Result<(), BoxDynError> {

@@ -30,9 +30,9 @@ use crate::v1::identity_client::IdentityClient;
 use crate::v1::{
     CancelJobsRequest, ChangeAccountsRequest, CreateNodesRequest, CreatePartitionRequest,
     CreateReservationRequest, CreateStepRequest, DeleteNodesRequest, DeletePartitionRequest,
-    DeleteReservationRequest, EndAllocationRequest, HoldJobsRequest, ReleaseJobsRequest, RequeueJobsRequest,
-    SubmitRequest, SuspendJobsRequest, TopJobsRequest, UpdateJobRequest, UpdateNodesRequest,
-    UpdatePartitionRequest, UpdateReservationRequest,
+    DeleteReservationRequest, EndAllocationRequest, HoldJobsRequest, ImportHistoryRequest,
+    ReleaseJobsRequest, RequeueJobsRequest, SubmitRequest, SuspendJobsRequest, TopJobsRequest,
+    UpdateJobRequest, UpdateNodesRequest, UpdatePartitionRequest, UpdateReservationRequest,
 };
 use crate::v1::{MintTokenRequest, TokenClaims};
 
@@ -240,6 +240,7 @@ mutations!(
     EndAllocationRequest,
     TopJobsRequest,
     ChangeAccountsRequest,
+    ImportHistoryRequest,
 );
 
 /// Adds token and protocol version to every call.

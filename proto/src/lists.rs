@@ -113,10 +113,11 @@ static CHANGE_ACCOUNTS: Shape = Shape {
     nested: &[(6, &DUMP_LINE), (8, &SHOWN)],
 };
 static LIST_ACCOUNTS: Shape = flat(&[list(2, "names", MOST_NAMED), list(3, "conditions", MOST_SETTINGS)]);
+static ROWS: Shape = flat(&[list(1, "rows", MOST_NAMED)]);
 static RUNS: Shape = flat(&[list(1, "runs", MOST_NAMED)]);
 
 /// The shapes of the requests that have lists, by the names of their messages.
-pub static SHAPES: [(&str, &Shape); 30] = [
+pub static SHAPES: [(&str, &Shape); 31] = [
     ("SubmitRequest", &SUBMIT),
     ("DefragmentRequest", &SUBMIT),
     ("CancelJobsRequest", &CANCEL_JOBS),
@@ -147,6 +148,7 @@ pub static SHAPES: [(&str, &Shape); 30] = [
     ("ListAccountsRequest", &LIST_ACCOUNTS),
     ("FixRunawayJobsRequest", &RUNS),
     ("ListUsageRequest", &JOB_IDS),
+    ("ImportHistoryRequest", &ROWS),
 ];
 
 /// Returns the shape of a message; `None` for a message without bounded lists.

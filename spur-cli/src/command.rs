@@ -277,7 +277,7 @@ impl Command {
             Command::Defrag => commands::defrag::run(session, args).await,
             Command::Demo => commands::demo::run(session, &args).await,
             Command::Links => commands::links::run(session, &args),
-            Command::Import => commands::import::run(session, &args),
+            Command::Import => commands::import::run(session, &args).await,
             Command::Discover => commands::discover::run(session, args).await,
             Command::Config => commands::config::run(session, &args),
             Command::Keygen => commands::keygen::run(session, &args),

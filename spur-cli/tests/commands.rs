@@ -405,6 +405,18 @@ impl Controller for Fake {
         Ok(Response::new(v1::FixRunawayJobsResponse::default()))
     }
 
+    async fn import_history(
+        &self,
+        request: Request<v1::ImportHistoryRequest>,
+    ) -> Answer<v1::ImportHistoryResponse> {
+        let rows = request.into_inner().rows;
+        self.heard(
+            "ImportHistory",
+            &[("rows", rows.iter().map(|row| row.job_id.to_string()).collect::<Vec<_>>().join(","))],
+        );
+        Ok(Response::new(v1::ImportHistoryResponse::default()))
+    }
+
     async fn list_usage(&self, _: Request<v1::ListUsageRequest>) -> Answer<v1::ListUsageResponse> {
         Ok(Response::new(v1::ListUsageResponse::default()))
     }

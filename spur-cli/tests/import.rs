@@ -28,7 +28,8 @@ fn name(sample: &Path) -> String {
 fn run(words: &[&str]) -> (u8, String, String) {
     let mut session = Session::in_memory("spur import", BTreeMap::new(), None);
     let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-    let code = match import::run(&mut session, &words) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let code = match runtime.block_on(import::run(&mut session, &words)) {
         Ok(code) => code,
         Err(error) => error::report(&mut session, &error),
     };

@@ -52,6 +52,12 @@ pub enum Answer {
         #[serde(default)]
         lines: Vec<String>,
     },
+    /// Ended runs were added to accounting.
+    HistoryImported {
+        /// Numbers that jobs of this cluster have used; runs with these numbers were left out.
+        #[serde(default)]
+        own: Vec<JobId>,
+    },
     /// The policy is in force.
     Reconfigured {
         /// The changes, one sentence each.
@@ -103,6 +109,7 @@ impl From<Reply> for Answer {
             Reply::Doubted { why } => Answer::Doubted { why },
             Reply::Reserved { name } => Answer::Reserved { name },
             Reply::AccountsChanged { lines } => Answer::AccountsChanged { lines },
+            Reply::HistoryImported { own } => Answer::HistoryImported { own },
             Reply::Reconfigured { changes } => Answer::Reconfigured { changes },
         }
     }

@@ -541,6 +541,8 @@ fn news(event: &Event) -> News {
         // Every start in a reservation that replaces nodes updates it; a start that no longer fits is
         // refused.
         Event::ReservationUpdated { .. } => News::Room,
+        // Accounting alone changes.
+        Event::HistoryImported { .. } => News::Nothing,
         _ => match event.scope() {
             Scope::Journal | Scope::Node { .. } | Scope::Layout | Scope::Reservation | Scope::Accounts => {
                 News::Ground

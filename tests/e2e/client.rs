@@ -34,6 +34,13 @@ impl Client {
         problem(self.runtime.block_on(call).map(|answer| answer.problems))
     }
 
+    /// Imports history; returns the job numbers that the cluster has used itself.
+    pub(crate) fn import(&mut self, request: v1::ImportHistoryRequest) -> Result<Vec<u32>, CallError> {
+        let call =
+            self.connection.change(request, async |mut controller, r| controller.import_history(r).await);
+        self.runtime.block_on(call).map(|answer| answer.own_jobs)
+    }
+
     /// Holds a job; returns the error that prevents it.
     pub(crate) fn hold(&mut self, id: u32) -> Option<String> {
         let request = v1::HoldJobsRequest { job_ids: vec![id.to_string()], ..v1::HoldJobsRequest::default() };

@@ -23,6 +23,7 @@ mod het;
 mod history;
 mod hosts;
 mod identity;
+mod import;
 mod interactive;
 mod job_container;
 mod life;

@@ -37,6 +37,7 @@ pub(crate) fn reply(reply: &Reply) -> String {
         Reply::Doubted { why } => format!("doubted: {why}"),
         Reply::Reserved { name } => format!("reservation {name}\n"),
         Reply::AccountsChanged { lines } => lines.join("\n"),
+        Reply::HistoryImported { own } => format!("imported, but for {own:?}"),
         Reply::Reconfigured { changes } => {
             changes.iter().map(|change| format!("changed {change}\n")).collect()
         }
@@ -169,6 +170,10 @@ pub(crate) fn event(event: &Event) -> String {
             format!("UsageRolled to {} by {periods} periods, ratio {:?}{reset}", until.0, ratio.0)
         }
         Event::ResetPlanned { at, zone } => format!("ResetPlanned {:?} in {zone}", at.map(|at| at.0)),
+        Event::HistoryImported { last_job, jobs, steps } => {
+            let (jobs, steps) = (jobs.len(), steps.len());
+            format!("HistoryImported up to job {last_job}: {jobs} runs, {steps} steps")
+        }
         Event::AccountsChanged { by, changes } => format!("AccountsChanged by {by}: {changes:?}"),
     }
 }

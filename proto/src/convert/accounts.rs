@@ -79,6 +79,18 @@ fn entity(name: &str) -> Option<Entity> {
     })
 }
 
+/// Returns the QOS that an association sets, as a dump writes them.
+fn set_qos(access: &QosAccess) -> Vec<String> {
+    match access {
+        QosAccess::Inherited => Vec::new(),
+        QosAccess::These(these) => these.iter().map(ToString::to_string).collect(),
+        QosAccess::Changed { more, less } => {
+            let more = more.iter().map(|name| format!("+{name}"));
+            more.chain(less.iter().map(|name| format!("-{name}"))).collect()
+        }
+    }
+}
+
 fn line(line: &v1::DumpLine) -> Result<(u32, LoadLine), String> {
     let words: Vec<Word> = line.settings.iter().map(|text| Word::read(text)).collect();
     let (lower, parent) =
@@ -94,6 +106,7 @@ fn line(line: &v1::DumpLine) -> Result<(u32, LoadLine), String> {
             LoadLine::User { name: line.name.as_str().into(), add }
         }),
         "QOS" => ask::qos_set(&words).map(|set| LoadLine::Qos { name: lower(), set }),
+        "Usage" => ask::UsageLine::of_words(parent, &line.name, &words).map(LoadLine::Usage),
         other => Err(format!(" Misformatted line: there is no {other}")),
     };
     let number = line.number;
@@ -164,6 +177,7 @@ pub fn association(tree: &Accounts, placed: Placed<'_>) -> v1::AssociationRecord
         shares: association.shares.to_string(),
         qos: tree.qos_of(association).iter().map(ToString::to_string).collect(),
         own_qos: association.qos != QosAccess::Inherited,
+        set_qos: set_qos(&association.qos),
         default_qos: tree.default_qos_of(association).as_deref().unwrap_or_default().to_owned(),
         own_default_qos: association.default_qos.is_some(),
         limits: limits(&tree.limits_of(association)),

@@ -137,6 +137,7 @@ impl<A: Answers> Controller for Fake<A> {
         list_node_events(ListNodeEventsRequest) -> Self::ListNodeEventsStream;
         change_accounts(ChangeAccountsRequest) -> ChangeAccountsResponse;
         list_accounts(ListAccountsRequest) -> Self::ListAccountsStream;
+        import_history(ImportHistoryRequest) -> ImportHistoryResponse;
         fix_runaway_jobs(FixRunawayJobsRequest) -> FixRunawayJobsResponse;
     }
 }

@@ -10,12 +10,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::accounts::usage::Amount;
 use crate::model::accounts::{
     Account, AdminLevel, Association, AssociationId, Charged, LimitKind, Limits, NORMAL, Qos, ROOT, User,
 };
 use crate::model::caller::Caller;
 use crate::model::config::{AccountingEnforce, QosConfig};
 use crate::model::job::JobSpec;
+use crate::text::tres::TresKind;
 
 use super::shared_map::SharedMap;
 use super::{Cluster, Derived, Partition};
@@ -43,6 +45,17 @@ pub enum AccountChange {
     UsageCleared(AssociationId),
     /// Sets the usage of the QOS with this number to zero.
     QosUsageCleared(u32),
+    /// Sets the part of an association's usage that another batch system counted. An earlier imported part is
+    /// replaced; the usage of this cluster's jobs stays.
+    UsageImported {
+        /// The association.
+        association: AssociationId,
+        /// Billing times seconds.
+        billing: Amount,
+        /// Resources times seconds.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tres: Vec<(TresKind, Amount)>,
+    },
     /// The `[[qos]]` sections of the configuration that the tree last took over or was last compared with.
     FileQos(Vec<QosConfig>),
 }
@@ -416,7 +429,9 @@ impl Accounts {
                 self.deleted_qos.insert(Arc::clone(name));
             }
             AccountChange::FileQos(qos) => self.file_qos.clone_from(qos),
-            AccountChange::UsageCleared(_) | AccountChange::QosUsageCleared(_) => {}
+            AccountChange::UsageCleared(_)
+            | AccountChange::QosUsageCleared(_)
+            | AccountChange::UsageImported { .. } => {}
         }
     }
 

@@ -74,12 +74,9 @@ impl Cluster {
             Event::HistoryBegun { .. }
             | Event::ReignBegun { .. }
             | Event::JournalDoubted { .. }
+            | Event::HistoryImported { .. }
             | Event::ClockSet { .. } => self.apply_to_lineage(&entry.event, entry.epoch, at),
-            Event::NodeRegistered { node, registration, stale, foreign, last_job } => {
-                self.mark.last_job = self.mark.last_job.max(last_job.unwrap_or_default());
-                self.await_no_more(*node);
-                self.put_in_service(*node, at, |node| register(node, registration, stale, foreign, at));
-            }
+            Event::NodeRegistered { .. } => self.register_node(&entry.event, at),
             Event::ForeignDropped { node } => self.change_node(*node, drop_foreign),
             Event::NodeCleaned { node, attempt } => self.change_node(*node, |node| clean(node, *attempt)),
             Event::NodeDowned { .. } => self.take_down(&entry.event, at),
@@ -102,6 +99,14 @@ impl Cluster {
             }
         }
         self.note_idle(at);
+    }
+
+    /// Applies that a node has registered.
+    fn register_node(&mut self, event: &Event, at: Time) {
+        let Event::NodeRegistered { node, registration, stale, foreign, last_job } = event else { return };
+        self.mark.last_job = self.mark.last_job.max(last_job.unwrap_or_default());
+        self.await_no_more(*node);
+        self.put_in_service(*node, at, |node| register(node, registration, stale, foreign, at));
     }
 
     /// Applies that a node is out of service.

@@ -250,7 +250,8 @@ impl Cluster {
             | AccountChange::AccountDeleted(_)
             | AccountChange::FileQos(_)
             | AccountChange::UsageCleared(_)
-            | AccountChange::QosUsageCleared(_) => false,
+            | AccountChange::QosUsageCleared(_)
+            | AccountChange::UsageImported { .. } => false,
         })
     }
 

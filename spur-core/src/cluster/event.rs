@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::accounts::AccountChange;
 use crate::id::{ArrayTaskId, Attempt, HistoryId, JobId, NodeId, RequestId, StepId};
+use crate::model::accounting::{JobRow, StepRow};
 use crate::model::accounts::usage::Ratio;
 use crate::model::alloc::{Alloc, Replacement, Why};
 use crate::model::clock::Clock;
@@ -573,6 +574,18 @@ pub enum Event {
         #[serde(default)]
         zone: Arc<str>,
     },
+    /// Ended runs of another batch system were added to accounting.
+    HistoryImported {
+        /// The largest job number of the import. Numbers above the largest one used so far, up to this one,
+        /// are kept for imported jobs; the next job gets a larger number.
+        last_job: JobId,
+        /// The runs. None has a number that a job of this cluster has used.
+        #[serde(default)]
+        jobs: Vec<JobRow>,
+        /// The steps of these runs.
+        #[serde(default)]
+        steps: Vec<StepRow>,
+    },
     /// A user changed the time limit of a step.
     StepLimitChanged {
         /// Number of the job.
@@ -616,6 +629,7 @@ impl Event {
             Event::HistoryBegun { .. }
             | Event::ReignBegun { .. }
             | Event::JournalDoubted { .. }
+            | Event::HistoryImported { .. }
             | Event::ClockSet { .. } => Scope::Journal,
             Event::JobSubmitted { job, .. }
             | Event::JobUpdated { job, .. }
@@ -682,7 +696,7 @@ impl Event {
 /// The part of the cluster that an event changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope<'e> {
-    /// The journal: its history, its controller, its clock.
+    /// The journal: its history, its controller, its clock, its job numbers.
     Journal,
     /// Requests of jobs, or the set of jobs that wait for resources.
     Queue(&'e [JobId]),

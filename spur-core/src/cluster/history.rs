@@ -26,6 +26,26 @@ pub struct Lineage {
     pub doubt: Option<Arc<Doubt>>,
     /// The clock by which entries are dated.
     pub clock: Clock,
+    /// The job numbers that are kept for imported jobs, in ascending order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub imported: Vec<JobNumbers>,
+}
+
+/// A range of job numbers, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobNumbers {
+    /// The smallest number.
+    pub first: JobId,
+    /// The largest number.
+    pub last: JobId,
+}
+
+impl JobNumbers {
+    /// True if a number is in the range.
+    #[must_use]
+    pub fn contains(self, job: JobId) -> bool {
+        self.first <= job && job <= self.last
+    }
 }
 
 impl Cluster {
@@ -69,6 +89,12 @@ impl Cluster {
         self.mark.last_job
     }
 
+    /// True if a job number is kept for imported jobs.
+    #[must_use]
+    pub fn is_imported(&self, job: JobId) -> bool {
+        self.lineage.imported.iter().any(|numbers| numbers.contains(job))
+    }
+
     pub(super) fn apply_to_lineage(&mut self, event: &Event, epoch: u64, at: Time) {
         let lineage = Arc::make_mut(&mut self.lineage);
         match event {
@@ -89,6 +115,11 @@ impl Cluster {
                 self.await_nodes();
             }
             Event::ClockSet { clock } => lineage.clock = clock.clone(),
+            Event::HistoryImported { last_job, .. } if *last_job > self.mark.last_job => {
+                let first = JobId(self.mark.last_job.0 + 1);
+                lineage.imported.push(JobNumbers { first, last: *last_job });
+                self.mark.last_job = *last_job;
+            }
             Event::JournalDoubted { why, last_job } => {
                 let doubt = Doubt { why: Arc::clone(why), since: at, last_job: *last_job };
                 lineage.doubt = Some(Arc::new(doubt));

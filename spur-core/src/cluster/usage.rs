@@ -39,13 +39,36 @@ pub struct Used {
     /// Resources times seconds, by the order in which resources were first used; shorter if the last were
     /// never used.
     tres: Vec<Amount>,
+    /// The part of all these amounts that another batch system counted; `None` if nothing was imported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    imported: Option<Box<Used>>,
 }
 
 impl Used {
-    fn each(&mut self, mut change: impl FnMut(&mut Amount)) {
-        change(&mut self.billing);
-        change(&mut self.wall);
-        self.tres.iter_mut().for_each(change);
+    fn each(&mut self, change: fn(Amount, Ratio) -> Amount, ratio: Ratio) {
+        for amount in [&mut self.billing, &mut self.wall].into_iter().chain(&mut self.tres) {
+            *amount = change(*amount, ratio);
+        }
+        if let Some(imported) = &mut self.imported {
+            imported.each(change, ratio);
+        }
+    }
+
+    /// Makes the billing so far the usage by which fair-share ranks are computed.
+    fn rank(&mut self) {
+        self.ranked = self.billing;
+        if let Some(imported) = &mut self.imported {
+            imported.rank();
+        }
+    }
+
+    /// Replaces the part that another batch system counted.
+    fn import(&mut self, used: Used) {
+        if let Some(before) = self.imported.take() {
+            self.join(&before, Amount::minus);
+        }
+        self.join(&used, Amount::plus);
+        self.imported = Some(Box::new(used));
     }
 
     fn add(&mut self, run: &Run, seconds: u64, sum: fn(Amount, Amount) -> Amount) {
@@ -71,6 +94,9 @@ impl Used {
         }
         for (own, other) in self.tres.iter_mut().zip(&other.tres) {
             *own = sum(*own, *other);
+        }
+        if let Some(other) = &other.imported {
+            self.imported.get_or_insert_default().join(other, sum);
         }
     }
 }
@@ -439,9 +465,9 @@ impl Cluster {
         };
         for (holder, used) in &mut self.usage.used {
             if decays(holder) {
-                used.each(|amount| *amount = if reset { Amount::ZERO } else { amount.decayed(ratio) });
+                used.each(if reset { |_, _| Amount::ZERO } else { Amount::decayed }, ratio);
             }
-            used.ranked = used.billing;
+            used.rank();
         }
         if reset {
             let at = self.usage.next_reset.take().unwrap_or(until);
@@ -496,6 +522,9 @@ impl Cluster {
             }
             AccountChange::UsageCleared(id) => self.clear_usage(*id),
             AccountChange::QosUsageCleared(qos) => self.usage.clear(&Holder::Qos(*qos)),
+            AccountChange::UsageImported { association, billing, tres } => {
+                self.import_usage(*association, *billing, tres);
+            }
             AccountChange::QosDeleted(name) => {
                 if let Some(qos) = self.accounts.qos_named(name).map(|qos| qos.id) {
                     self.usage.used.remove(&Holder::Qos(qos));
@@ -509,6 +538,20 @@ impl Cluster {
             | AccountChange::FileQos(_) => {}
         }
         self.usage.shares = OnceLock::new();
+    }
+
+    /// Sets the part of an association's usage that another batch system counted.
+    fn import_usage(&mut self, id: AssociationId, billing: Amount, tres: &[(TresKind, Amount)]) {
+        let mut used = Used { billing, ranked: billing, ..Used::default() };
+        for (kind, amount) in tres {
+            let number = usize::from(self.usage.number_or_new(kind.clone()));
+            if used.tres.len() <= number {
+                used.tres.resize(number + 1, Amount::ZERO);
+            }
+            used.tres[number] = *amount;
+        }
+        self.usage.used.entry(Holder::Association(id)).or_default().import(used);
+        self.hold_decay(self.mark.at);
     }
 
     /// Moves the usage of an association with it. The new association of a user takes over the usage that the

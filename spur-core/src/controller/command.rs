@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::id::{Attempt, HistoryId, JobId, NodeId, RequestId, StepId};
+use crate::model::accounting::{JobRow, StepRow};
 use crate::model::accounts::ask::Ask;
 use crate::model::caller::Caller;
 use crate::model::change::JobChange;
@@ -161,6 +162,15 @@ pub enum Command {
         runs: Vec<Annotated>,
         /// The new values.
         note: JobNote,
+    },
+    /// Adds ended runs of another batch system to accounting.
+    ImportHistory {
+        /// The largest job number of the whole import, of which this is a slice.
+        last_job: JobId,
+        /// The runs.
+        jobs: Vec<JobRow>,
+        /// The steps of these runs.
+        steps: Vec<StepRow>,
     },
     /// Accept a job.
     Submit(Box<Submission>),
@@ -496,6 +506,11 @@ pub enum Reply {
     AccountsChanged {
         /// The changes, in the words of `sacctmgr`.
         lines: Vec<String>,
+    },
+    /// Ended runs were added to accounting.
+    HistoryImported {
+        /// Numbers that jobs of this cluster have used; runs with these numbers were left out.
+        own: Vec<JobId>,
     },
     /// The policy is in force.
     Reconfigured {

@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 pub use command::{Command, Input, Reply};
 pub use effect::{Effect, PowerProgram, Program};
-pub use handle::{MOST_AT_ONCE, kept_by_host, may_annotate, preview};
+pub use handle::{MOST_AT_ONCE, MOST_ROWS, kept_by_host, may_annotate, preview};
 pub use power::Haste;
 pub use reject::Reject;
 

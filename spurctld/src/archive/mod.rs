@@ -12,7 +12,7 @@ mod purge;
 mod rows;
 
 pub(crate) use accounts::Accounts;
-pub(crate) use rows::step_label;
+pub(crate) use rows::{step_label, step_number};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -21,7 +21,7 @@ use super::outages::Outages;
 use crate::store::accounting::{Closing, JobRow, NodeChange, StepRow};
 
 /// The step number of the batch script's row.
-pub(crate) const BATCH_STEP: i64 = -5;
+const BATCH_STEP: i64 = -5;
 /// Largest number of rows of each kind in one page.
 const PAGE: usize = 2048;
 
@@ -154,6 +154,7 @@ impl Rows {
             Event::JobAnnotated { job, restarts, note } => {
                 self.annotate(cluster, Attempt { job: *job, restart: *restarts }, note);
             }
+            Event::HistoryImported { jobs, steps, last_job: _ } => self.import(jobs, steps),
             // A row says nothing of these.
             Event::JobNominated { .. }
             | Event::NominationDropped { .. }
@@ -173,6 +174,14 @@ impl Rows {
                 | Scope::Usage => {}
             },
         }
+    }
+
+    /// Takes over the rows of an import.
+    fn import(&mut self, jobs: &[JobRow], steps: &[StepRow]) {
+        let run = |job, restart| Attempt { job: JobId(job), restart };
+        self.jobs.extend(jobs.iter().map(|row| (run(row.job_id, row.restarts), row.clone())));
+        self.steps
+            .extend(steps.iter().map(|row| ((run(row.job_id, row.restarts), row.step_id), row.clone())));
     }
 
     /// Records the values that were set for a run: in the run's row if this exists or can be made from the
@@ -378,12 +387,20 @@ fn used(usage: Option<Usage>) -> StepRow {
     }
 }
 
+/// The step numbers of rows that are not numbered steps, with their labels. Spur makes batch steps only; the
+/// others come from imports.
+const LABELS: [(i64, &str); 3] = [(BATCH_STEP, "batch"), (-4, "extern"), (-6, "interactive")];
+
 /// Returns the label of a step's row for users.
 pub(crate) fn step_label(step_id: i64) -> String {
-    match u32::try_from(step_id) {
-        Ok(number) => StepId(number).label(),
-        Err(_) => StepId::BATCH.label(),
-    }
+    let label = LABELS.iter().find(|(known, _)| *known == step_id).map(|(_, label)| (*label).to_owned());
+    label.unwrap_or_else(|| step_id.to_string())
+}
+
+/// Returns the step number of a row with this label; `None` if the label is not one of a step.
+pub(crate) fn step_number(label: &str) -> Option<i64> {
+    let known = LABELS.iter().find(|(_, known)| *known == label).map(|(number, _)| *number);
+    known.or_else(|| label.parse::<u32>().ok().map(i64::from))
 }
 
 fn step_row(cluster: &Cluster, job: &Job, step: &Step, end: Option<(ExitCode, Time)>) -> StepRow {

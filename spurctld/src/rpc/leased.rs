@@ -36,7 +36,7 @@ enum Needs {
 }
 
 /// Each method of the service for commands, with its condition.
-const METHODS: [(&str, Needs); 50] = [
+const METHODS: [(&str, Needs); 51] = [
     ("Ping", Needs::Nothing),
     ("Submit", Needs::Commit),
     ("SubmitStream", Needs::Commit),
@@ -84,6 +84,7 @@ const METHODS: [(&str, Needs); 50] = [
     ("ListAccounting", Needs::Lease),
     ("ListNodeEvents", Needs::Lease),
     ("FixRunawayJobs", Needs::Commit),
+    ("ImportHistory", Needs::Commit),
     ("ChangeAccounts", Needs::Commit),
     ("ListAccounts", Needs::Cluster),
     ("ListUsage", Needs::Lease),

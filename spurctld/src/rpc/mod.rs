@@ -12,6 +12,7 @@ mod events;
 mod filter;
 mod foretell;
 mod gone;
+mod import;
 mod jobs;
 pub(crate) mod leased;
 mod lists;
@@ -706,6 +707,16 @@ impl Controller for Desk {
         let _share = self.quotas.take(&caller, Kind::Request)?;
         self.fix_runaway(&caller, request.into_inner()).await.map(Response::new)
     }
+
+    async fn import_history(
+        &self,
+        request: Request<v1::ImportHistoryRequest>,
+    ) -> Result<Response<v1::ImportHistoryResponse>, Status> {
+        let caller = self.caller(&request)?;
+        let _share = self.quotas.take(&caller, Kind::Request)?;
+        self.import(caller, request.into_inner()).await.map(Response::new)
+    }
+
     async fn change_accounts(
         &self,
         request: Request<v1::ChangeAccountsRequest>,

@@ -147,6 +147,14 @@ pub(crate) fn table(user: &str) -> Vec<(&'static str, Read, Bytes)> {
     };
     let watched: Vec<u32> = (1..=AWAITED + WAITING).collect();
     let runs = (0..NAMED).map(|job_id| v1::fix_runaway_jobs_request::Run { job_id, restarts: 0 }).collect();
+    let imported = (1..=1000)
+        .map(|job_id| v1::AccountingRow {
+            job_id,
+            end_time: Some(1),
+            work_dir: "x".repeat(256),
+            ..v1::AccountingRow::default()
+        })
+        .collect();
     let flags = |count: u32| (0..count).map(|flag| flag.to_string()).collect();
     vec![
         entry("Ping", &v1::PingRequest::default()),
@@ -264,6 +272,10 @@ pub(crate) fn table(user: &str) -> Vec<(&'static str, Read, Bytes)> {
         ),
         entry("ListNodeEvents", &v1::ListNodeEventsRequest::default()),
         entry("FixRunawayJobs", &v1::FixRunawayJobsRequest { runs }),
+        entry(
+            "ImportHistory",
+            &v1::ImportHistoryRequest { rows: imported, last_job: NAMED, ..Default::default() },
+        ),
         entry("ListUsage", &v1::ListUsageRequest { job_ids }),
         entry(
             "CancelJobs",

@@ -1,9 +1,11 @@
-//! The command `spur import slurm DIR`: writes a `spur.toml` from Slurm's files.
+//! The command `spur import slurm`: writes a `spur.toml` from Slurm's files, or loads the output of Slurm's
+//! commands into a running controller (`data`).
 //!
 //! Only a file that cannot be read stops the import. A setting with a counterpart is written as a key. A
 //! setting without one is named in a comment above the nearest table, with the file, the line and the
 //! reason. The written configuration can be loaded.
 
+mod data;
 mod keys;
 mod lines;
 pub(in crate::commands) mod nodes;
@@ -36,29 +38,79 @@ use page::Section;
 use source::{Entry, Notes};
 use topology::Topologies;
 
-/// Destination of the result.
+/// What is imported, and the destination of a configuration.
 #[derive(Debug, Default)]
 pub(super) struct Wish {
     output: Option<String>,
+    data: data::Files,
+    /// True to read files and to name what has no counterpart, without a controller.
+    dry_run: bool,
 }
 
-const OPTIONS: [Opt<Wish>; 1] = [Opt::value(
-    "output",
-    Some('o'),
-    "FILE",
-    "write to FILE, which must not be there yet, instead of the standard output",
-    |wish, value| {
-        wish.output = Some(value.to_owned());
+const OPTIONS: [Opt<Wish>; 6] = [
+    Opt::value(
+        "output",
+        Some('o'),
+        "FILE",
+        "write the configuration to FILE, which must not be there yet, instead of the standard output",
+        |wish, value| {
+            wish.output = Some(value.to_owned());
+            Ok(())
+        },
+    ),
+    Opt::value("qos", None, "FILE", "load QOS: what sacctmgr show qos -P printed", |wish, value| {
+        wish.data.qos = Some(value.into());
         Ok(())
-    },
-)];
+    }),
+    Opt::value(
+        "accounts",
+        None,
+        "FILE",
+        "load accounts, users and associations: what sacctmgr dump wrote",
+        |wish, value| {
+            wish.data.accounts = Some(value.into());
+            Ok(())
+        },
+    ),
+    Opt::value(
+        "past-usage",
+        None,
+        "FILE",
+        "load past usage: what sshare -l -a -m -P printed",
+        |wish, value| {
+            wish.data.usage = Some(value.into());
+            Ok(())
+        },
+    ),
+    Opt::value(
+        "history",
+        None,
+        "FILE",
+        "load ended jobs: what sacct -a -D -P -o COLUMNS printed",
+        |wish, value| {
+            wish.data.history = Some(value.into());
+            Ok(())
+        },
+    ),
+    Opt::flag(
+        "dry-run",
+        None,
+        "read the files and name what has no counterpart, but load nothing",
+        |wish, _| {
+            wish.dry_run = true;
+            Ok(())
+        },
+    ),
+];
 
 pub(super) const LINE: CommandLine<Wish> = CommandLine {
     name: "spur import",
-    synopsis: "slurm [-o FILE] DIR",
-    about: "Reads slurm.conf with all that it includes, gres.conf, topology.conf or topology.yaml, cgroup.conf and job_container.conf in DIR, \
+    synopsis: "slurm {[-o FILE] DIR | [--qos FILE] [--accounts FILE] [--past-usage FILE] [--history FILE] [--dry-run]}",
+    about: "With DIR: reads slurm.conf with all that it includes, gres.conf, topology.conf or topology.yaml, cgroup.conf and job_container.conf in DIR, \
             and writes the spur.toml that comes nearest. Each key that has no counterpart is named in a comment. DIR may \
-            be one of these files, too.",
+            be one of these files, too.\n\n\
+            With files: loads what Slurm's commands printed into the running controller, for administrators. Each value that has no counterpart is named \
+            with its line. The same command again continues after an interruption, and adds nothing twice.",
     options: &OPTIONS,
     mask: 1,
     env_prefixes: &[],
@@ -94,12 +146,27 @@ pub struct Imported {
 /// Runs `spur import`.
 ///
 /// # Errors
-/// A directory that cannot be read or has no files of Slurm, or an output file that exists.
-pub fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
+/// A directory or file that cannot be read or is not one of Slurm's, an output file that exists, or a refusal
+/// of the controller.
+pub async fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let mut wish = Wish::default();
     let Some(operands) = called::operands(session, &LINE, words, &mut wish)? else {
         return Ok(0);
     };
+    if !wish.data.is_empty() || wish.dry_run {
+        return match &operands[..] {
+            [kind] if kind == "slurm" && wish.output.is_none() && !wish.data.is_empty() => {
+                data::run(session, &wish.data, wish.dry_run).await
+            }
+            [kind] if kind == "slurm" && wish.output.is_none() => {
+                bail!("--dry-run needs a file: --qos, --accounts, --past-usage or --history")
+            }
+            _ => bail!(
+                "a configuration and data are imported one after the other: spur import slurm DIR, then, with a running \
+                 controller, spur import slurm --qos FILE --accounts FILE --past-usage FILE --history FILE"
+            ),
+        };
+    }
     let directory = match &operands[..] {
         [kind, directory] if kind == "slurm" => directory,
         [kind, _] => bail!("`{kind}` cannot be imported: spur import slurm DIR"),

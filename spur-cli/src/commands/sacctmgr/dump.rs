@@ -238,14 +238,26 @@ fn parse(cluster: &str, text: &str) -> Result<Vec<DumpLine>, String> {
     Ok(lines)
 }
 
+/// Returns the name of the cluster that a dump is of; empty if the dump names none.
+fn cluster_of(text: &str) -> String {
+    let mut heads = text.lines().filter_map(|line| parts(line.trim()).first()?.split_once('-').map(owned));
+    heads.find(|(kind, _)| kind == "Cluster").map_or(String::new(), |(_, name)| name)
+}
+
+/// Returns the lines of a dump of any cluster.
+///
+/// # Errors
+/// Fails with Slurm's sentence for a line that cannot be parsed.
+pub(crate) fn lines(text: &str) -> Result<Vec<DumpLine>, String> {
+    parse(&cluster_of(text), text)
+}
+
 /// Returns the requests that load a dump into the policy tree, for any cluster that the dump names.
 ///
 /// # Errors
 /// Fails with Slurm's sentence for a line that cannot be parsed.
 pub(crate) fn asks(text: &str) -> Result<Vec<Ask>, String> {
-    let heads = text.lines().filter_map(|line| parts(line.trim()).first()?.split_once('-').map(owned));
-    let cluster =
-        heads.into_iter().find(|(kind, _)| kind == "Cluster").map_or(String::new(), |(_, name)| name);
+    let cluster = cluster_of(text);
     let lines = parse(&cluster, text)?;
     let read = |lines: &[DumpLine]| {
         accounts::read(

@@ -2,7 +2,7 @@
 //! contents of Slurm's accounting database.
 
 mod as_json;
-mod change;
+pub(crate) mod change;
 pub(crate) mod dump;
 mod events;
 mod fields;

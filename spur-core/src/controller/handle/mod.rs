@@ -11,6 +11,7 @@ mod end_allocation;
 mod end_step;
 mod history;
 mod hold;
+mod import;
 mod limits;
 mod move_job;
 mod move_nodes;
@@ -39,6 +40,7 @@ mod update_nodes;
 
 pub use accounts::{MOST_AT_ONCE, preview};
 pub use annotate::check as may_annotate;
+pub use import::MOST_ROWS;
 pub use register::kept_by_host;
 
 use std::sync::Arc;
@@ -148,6 +150,9 @@ fn command(ctx: &mut Ctx<'_>, caller: &Caller, mut command: Command) -> Result<R
         Command::AnnotateJobs { runs, note } => {
             annotate::check(caller, &runs, &note)?;
             Ok(annotate::enact(ctx, runs, note))
+        }
+        Command::ImportHistory { last_job, jobs, steps } => {
+            run(ctx, |all| import::check(all, caller, last_job, (jobs, steps)), import::enact)
         }
         Command::Cancel { jobs } => {
             let enact = |ctx: &mut Ctx<'_>, decision| cancel::enact(ctx, by, decision);

@@ -2,9 +2,12 @@
 //! abbreviated and is compared without regard to case.
 
 pub mod job;
+mod usage;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+pub use usage::UsageLine;
 
 use super::limits::{self, LimitChange, LimitKind};
 use super::qos::{Qos, QosFlag};
@@ -167,6 +170,8 @@ pub enum LoadLine {
         /// Settings of the QOS.
         set: QosSet,
     },
+    /// The usage of an association in another batch system. No dump has such lines.
+    Usage(UsageLine),
 }
 
 /// Settings of accounts in a request; those that are absent stay unchanged.
@@ -211,8 +216,8 @@ pub struct UserAdd {
 pub struct AssociationSet {
     /// The value of `Fairshare=`; `None` if it is not given.
     pub shares: Option<Shares>,
-    /// `QOS=`, `QOS+=`, `QOS-=`
-    pub qos: Option<ListChange>,
+    /// `QOS=`, `QOS+=`, `QOS-=`, in the order in which they are made.
+    pub qos: Vec<ListChange>,
     /// `DefaultQOS=`; the inner `None` makes the association inherit.
     pub default_qos: Option<Option<Arc<str>>>,
     /// Limits that are set or cleared.
@@ -493,7 +498,7 @@ impl AssociationSet {
                     .map_err(|_| bad_value(&format!("Invalid value for FairShare ({})", word.value), word))?;
                 self.shares = Some(shares);
             }
-            () if word.is("QosLevel", 1) => self.qos = Some(word.list()),
+            () if word.is("QosLevel", 1) => self.qos.extend(word.lists()),
             () if word.is("DefaultQOS", 8) => {
                 let name = word.value.to_lowercase();
                 self.default_qos = Some((!matches!(&*name, "" | "-1")).then(|| name.into()));
@@ -519,6 +524,30 @@ impl Word {
             Ok(0) => Ok(true),
             _ => Err("sacctmgr: error: Raw usage can only be set to 0 (zero)".to_owned()),
         }
+    }
+
+    /// Reads changes of a list of names in lower case. A sign may also precede each name, as in Slurm's
+    /// dumps: `QOS='+a,-b'`.
+    fn lists(&self) -> Vec<ListChange> {
+        if self.sign == Sign::Is && matches!(self.value.as_str(), "" | "-1") {
+            return vec![self.list()];
+        }
+        let mut changes: Vec<ListChange> = Vec::new();
+        let mut sign = self.sign;
+        for name in self.names() {
+            let (own, name) = match (name.strip_prefix('+'), name.strip_prefix('-')) {
+                (Some(name), _) => (Sign::Plus, name),
+                (None, Some(name)) => (Sign::Minus, name),
+                (None, None) => (sign, name),
+            };
+            sign = own;
+            let name = Arc::from(name.to_lowercase());
+            match changes.last_mut().filter(|last| last.sign == sign) {
+                Some(last) => drop(last.names.insert(name)),
+                None => changes.push(ListChange { sign, names: BTreeSet::from([name]) }),
+            }
+        }
+        changes
     }
 
     /// Reads a list of names in lower case. A sign may also precede the first name.
@@ -717,7 +746,7 @@ mod tests {
         let set = account_set(&words("Desc='x' org=uni fair=10 maxjobs=3 parent=Sci qos+=High")).unwrap();
         assert_eq!(set.parent.as_deref(), Some("sci"));
         assert_eq!(set.association.shares, Some(Shares::Raw(10)));
-        let qos = set.association.qos.unwrap();
+        let qos = set.association.qos[0].clone();
         assert_eq!((qos.sign, qos.names.first().map(|name| &**name)), (Sign::Plus, Some("high")));
         let add = user_add(&words("account=a,b partition=p adminlevel=op")).unwrap();
         assert_eq!((add.accounts.len(), add.set.admin_level), (2, Some(AdminLevel::Operator)));

@@ -195,7 +195,8 @@ impl std::str::FromStr for Shares {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "-1" => Ok(Shares::default()),
-            _ if text.eq_ignore_ascii_case("parent") => Ok(Shares::Parent),
+            // Slurm's dumps have the number.
+            _ if text.eq_ignore_ascii_case("parent") || text == "2147483647" => Ok(Shares::Parent),
             _ => text.parse().map(Shares::Raw),
         }
     }

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use super::super::super::Reject;
 use super::{DENIED, Draft, same_qos};
 use crate::cluster::AccountChange;
-use crate::model::accounts::ask::{AccountSet, AssociationSet, LoadLine, QosSet, UserAdd};
+use crate::model::accounts::ask::{AccountSet, AssociationSet, LoadLine, QosSet, UsageLine, UserAdd};
+use crate::model::accounts::usage::{Amount, Rate};
 use crate::model::accounts::{Account, Association, LimitKind, Limits, Qos, QosAccess, ROOT, Shares};
+use crate::text::tres::TresKind;
 
 impl Draft<'_> {
     pub(super) fn load(&mut self, lines: &[(u32, LoadLine)], clean: bool) -> Result<(), Reject> {
@@ -26,6 +28,7 @@ impl Draft<'_> {
                 LoadLine::Account { name, set } => self.load_account(name, set, clean),
                 LoadLine::User { name, add } => self.load_user(name, add, clean),
                 LoadLine::Qos { name, set } => self.load_qos(name, set),
+                LoadLine::Usage(line) => self.load_usage(line),
             };
             loaded.map_err(|reject| match reject {
                 Reject::Accounts(text) => Reject::Accounts(format!("{text}\n Problem with line({number})")),
@@ -139,6 +142,30 @@ impl Draft<'_> {
             self.say(format!(" Changed QOS {name}"));
             self.put(AccountChange::Qos(Arc::new(made)));
         }
+        Ok(())
+    }
+
+    fn load_usage(&mut self, line: &UsageLine) -> Result<(), Reject> {
+        let UsageLine { account, user, partition, billing, tres } = line;
+        let found = match user {
+            Some(user) => self.tree.exactly(user, account, partition.as_deref()),
+            None => self.tree.of_account(account),
+        };
+        let whose = match user {
+            Some(user) => format!("user {user} in account {account}"),
+            None => format!("account {account}"),
+        };
+        let Some(association) = found.map(|found| found.id) else {
+            return Err(Reject::Accounts(format!(" There is no association of {whose}")));
+        };
+        self.say(format!(" Set usage of {whose} to {billing}"));
+        let minutes = |amount: u64| Amount::of(Rate::whole(amount), 60);
+        let tres = tres.0.iter().filter(|(kind, _)| **kind != TresKind::Billing);
+        self.put(AccountChange::UsageImported {
+            association,
+            billing: Amount::of(Rate::whole(*billing), 1),
+            tres: tres.map(|(kind, amount)| (kind.clone(), minutes(*amount))).collect(),
+        });
         Ok(())
     }
 

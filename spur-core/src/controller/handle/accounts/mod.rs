@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 pub(in super::super) use file::{begin, compare};
 
-use super::super::{Ctx, Reject, Reply, kept_priority};
+use super::super::{Ctx, Reject, Reply, kept_priority, usage};
 use crate::cluster::{AccountChange, Accounts, Cluster, Event};
 use crate::model::accounts::ask::{Ask, AssociationSet, Which};
 use crate::model::accounts::limits::{LimitChange, Unit};
@@ -56,6 +56,10 @@ pub(super) fn check(
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, by: Arc<str>, decision: Decision) -> Reply {
+    if decision.changes.iter().any(|change| matches!(change, AccountChange::UsageImported { .. })) {
+        // Periods that are made up for later would let the imported usage decay for time before the import.
+        usage::catch_up(ctx);
+    }
     if !decision.changes.is_empty() {
         let event = Event::AccountsChanged { by, changes: decision.changes };
         kept_priority::keep(ctx, |ctx| ctx.emit(event));
@@ -149,7 +153,7 @@ impl Draft<'_> {
     }
 
     fn known_in(&self, set: &AssociationSet) -> Result<(), Reject> {
-        if let Some(change) = &set.qos {
+        for change in &set.qos {
             self.known_qos(&change.names, "qos")?;
         }
         self.known_qos(set.default_qos.iter().flatten(), "defaultqos")
@@ -159,7 +163,7 @@ impl Draft<'_> {
     fn changed(&self, before: &Association, set: &AssociationSet) -> Association {
         let mut made = before.clone();
         made.shares = set.shares.unwrap_or(made.shares);
-        if let Some(change) = &set.qos {
+        for change in &set.qos {
             made.qos = self.access(&made.qos, change);
         }
         if let Some(default) = &set.default_qos {
@@ -277,7 +281,7 @@ fn settings(set: &AssociationSet, parent: Option<&str>) -> Vec<(&'static str, St
     lines.extend(limit_settings(&set.limits));
     lines.extend(parent.map(|parent| ("Parent", parent.to_owned())));
     let list = |names: &BTreeSet<Arc<str>>| names.iter().map(|name| &**name).collect::<Vec<_>>().join(",");
-    lines.extend(set.qos.as_ref().map(|qos| ("QOS", list(&qos.names))));
+    lines.extend(set.qos.iter().map(|qos| ("QOS", list(&qos.names))));
     let default = set.default_qos.as_ref();
     lines.extend(default.map(|default| ("DefQOS", default.as_deref().unwrap_or("NONE").to_owned())));
     lines
@@ -316,7 +320,7 @@ fn limit_settings(limits: &[(LimitKind, LimitChange)]) -> Vec<(&'static str, Str
 /// True if any of these settings is inherited by associations below.
 fn is_inherited(set: &AssociationSet) -> bool {
     let inherits = |(kind, _): &(LimitKind, _)| kind.inherits() && *kind != LimitKind::Priority;
-    set.qos.is_some() || set.default_qos.is_some() || set.limits.iter().any(inherits)
+    !set.qos.is_empty() || set.default_qos.is_some() || set.limits.iter().any(inherits)
 }
 
 /// True if an association meets the conditions; an empty condition is always met.

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use crate::cluster::limits::Rule;
-use crate::cluster::{Cluster, snapshot};
+use crate::cluster::{Cluster, Holder, snapshot};
 use crate::controller::{self, Command, Input, Reject, Reply};
 use crate::model::accounts::Charged;
 use crate::model::accounts::ask::{self, Ask, Entity, LoadLine, Word};
@@ -448,4 +448,77 @@ fn a_tree_goes_through_a_snapshot() {
     assert_eq!(again.tree(), world.tree());
     let records = |world: &World| snapshot::records(&world.0).collect::<Vec<_>>();
     assert_eq!(records(&again), records(&world));
+}
+
+/// Loads lines of a file: the name of a user in the account `chem`, and the settings.
+fn load_user(world: &mut World, user: &str, settings: &[&str]) {
+    let words: Vec<Word> = settings.iter().map(|text| Word::read(text)).collect();
+    let add = ask::user_add(&words).unwrap();
+    let line =
+        LoadLine::User { name: user.into(), add: ask::UserAdd { accounts: vec!["chem".into()], ..add } };
+    world.change("root", Ask::Load { lines: vec![(1, line)], clean: false }, None).unwrap();
+}
+
+/// Slurm's dumps have a sign before each name, and a number for `parent`.
+#[test]
+fn dumps_of_slurm_are_read() {
+    for (settings, wanted) in [
+        (&["QOS='+high,-normal'"][..], "high"),
+        (&["QOS='+high,low'"], "high,low,normal"),
+        (&["QOS='high,low'"], "high,low"),
+        (&["QOS=-normal", "QOS+=low"], "low"),
+        (&["QOS='high'", "QOS=-1", "QOS=+low"], "low,normal"),
+    ] {
+        let mut world = site();
+        world.ok("root", "add qos low");
+        load_user(&mut world, "carol", &[settings, &["Fairshare=2147483647"]].concat());
+        let tree = world.0.accounts();
+        let own = tree.exactly("carol", "chem", None).unwrap();
+        let qos: Vec<String> = tree.qos_of(own).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            (qos.join(","), own.shares.to_string()),
+            (wanted.to_owned(), "parent".to_owned()),
+            "{settings:?}"
+        );
+    }
+}
+
+/// Imported usage replaces what was imported before, and moves with its association.
+#[test]
+fn imported_usage_is_set_and_not_added() {
+    let mut world = site();
+    let import = |world: &mut World, account: &str, user: Option<&str>, settings: &[&str]| {
+        let words: Vec<Word> = settings.iter().map(|text| Word::read(text)).collect();
+        let line = ask::UsageLine::of_words(account.into(), user.unwrap_or_default(), &words).unwrap();
+        let ask = Ask::Load { lines: vec![(3, LoadLine::Usage(line))], clean: false };
+        world.change("root", ask, None)
+    };
+    let used = |world: &World, account: &str, user: Option<&str>| {
+        let tree = world.0.accounts();
+        let own = match user {
+            Some(user) => tree.exactly(user, account, None),
+            None => tree.of_account(account),
+        };
+        world.0.usage().seconds(&Holder::Association(own.unwrap().id)).to_string()
+    };
+    for raw in [900, 600] {
+        for (account, user) in [("root", None), ("sci", None), ("chem", None), ("chem", Some("alice"))] {
+            let settings = [format!("RawUsage={raw}"), "GrpTRESRaw=cpu=5,billing=9".to_owned()];
+            import(&mut world, account, user, &settings.each_ref().map(String::as_str)).unwrap();
+        }
+        assert_eq!(used(&world, "chem", Some("alice")), format!("cpu=300,billing={raw}"));
+    }
+    world.ok("root", "add account arts");
+    world.ok("root", "modify account where name=chem set parent=arts");
+    assert_eq!(used(&world, "arts", None), "cpu=300,billing=600");
+    assert_eq!(used(&world, "sci", None), "cpu=0,billing=0");
+    import(&mut world, "arts", None, &["RawUsage=700"]).unwrap();
+    assert_eq!(used(&world, "arts", None), "cpu=0,billing=700");
+    let refused = import(&mut world, "chem", Some("nobody"), &["RawUsage=1"]).unwrap_err().to_string();
+    assert_eq!(refused, " There is no association of user nobody in account chem\n Problem with line(3)");
+    assert!(import(&mut world, "chem", None, &[]).is_ok());
+    assert!(matches!(
+        world.change("alice", Ask::Load { lines: Vec::new(), clean: false }, None),
+        Err(Reject::AccountsDenied(_))
+    ));
 }

@@ -83,6 +83,8 @@ pub enum Command {
     Why,
     /// `spur limits`
     Limits,
+    /// The command `spur policy`.
+    Policy,
 }
 
 /// Description of a command.
@@ -153,6 +155,12 @@ const COMMANDS: &[Entry] = &[
         name: "limits",
         linked: false,
         about: "list the limits that apply to a user or an account",
+    },
+    Entry {
+        command: Command::Policy,
+        name: "policy",
+        linked: false,
+        about: "print the policy tree as a file, compare a file with the tree, or import a file",
     },
     Entry {
         command: Command::Sim,
@@ -234,6 +242,7 @@ impl Command {
             Command::Sim => "spur sim",
             Command::Why => "spur why",
             Command::Limits => "spur limits",
+            Command::Policy => "spur policy",
             other => COMMANDS.iter().find(|entry| entry.command == other).map_or("spur", |entry| entry.name),
         }
     }
@@ -290,6 +299,7 @@ impl Command {
             Command::Sim => commands::sim::run(session, &args),
             Command::Why => commands::why::run(session, args).await,
             Command::Limits => commands::limits::run(session, args).await,
+            Command::Policy => commands::policy::run(session, args).await,
         }
     }
 }

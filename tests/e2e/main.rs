@@ -37,6 +37,7 @@ mod nodes;
 mod order;
 mod pair;
 mod pipes;
+mod policy;
 mod power;
 mod power_saving;
 mod preempt;

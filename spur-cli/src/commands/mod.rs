@@ -20,6 +20,7 @@ mod login;
 pub mod moment;
 pub mod moving;
 pub mod pages;
+pub mod policy;
 mod qos;
 pub mod query;
 pub mod sacct;

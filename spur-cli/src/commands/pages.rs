@@ -11,7 +11,7 @@ use clap_mangen::Man;
 
 use super::sim::{self, plan};
 use super::srun::{attach, bcast, exec, logs};
-use super::{config, defrag, demo, discover, import, keygen, limits, links, moving, why};
+use super::{config, defrag, demo, discover, import, keygen, limits, links, moving, policy, why};
 use super::{sacct, sacctmgr, scancel, scontrol, sdiag, seff, sinfo, sprio, squeue, sreport, sshare, sstat};
 use crate::commands::called;
 use crate::options::defs::{SALLOC_LINE, SBATCH_LINE, SRUN_LINE};
@@ -90,6 +90,7 @@ fn own() -> Vec<Page> {
         page(&logs::LINE),
         page(&why::LINE),
         page(&limits::LINE),
+        page(&policy::LINE),
         page(&plan::LINE),
         page(&sim::args::LINE),
         page(&config::LINE),

@@ -18,7 +18,7 @@ use crate::session::Session;
 
 /// Maximum time to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-const QUESTION: &str = "Would you like to commit changes?";
+pub(crate) const QUESTION: &str = "Would you like to commit changes?";
 /// Code of the refusal of a change without effect.
 const NOTHING_TO_DO: &str = "SLURM_NO_CHANGE_IN_DATA";
 
@@ -200,7 +200,7 @@ pub(super) async fn load(
 }
 
 /// Sends a request. The inner error means that the request has no effect.
-async fn send(
+pub(crate) async fn send(
     session: &mut Session,
     request: ChangeAccountsRequest,
 ) -> anyhow::Result<Result<Vec<String>, String>> {
@@ -220,7 +220,7 @@ fn print(session: &mut Session, lines: &[String]) -> anyhow::Result<()> {
 }
 
 /// True if the user answers yes in time.
-pub(super) async fn agrees(session: &mut Session, question: &str) -> anyhow::Result<bool> {
+pub(crate) async fn agrees(session: &mut Session, question: &str) -> anyhow::Result<bool> {
     write!(session.out, "{question} (You have {} seconds to decide)\n(N/y): ", PATIENCE.as_secs())?;
     session.out.flush()?;
     // The thread that waits for input ends with the process.

@@ -33,27 +33,40 @@ const HEAD: &str = "\
 # User - 'lipari':MaxTRESPerJob=node=2:MaxJobs=3:MaxTRESMinsPerJob=cpu=4:FairShare=1:MaxWallDurationPerJob=1
 ";
 
+/// The kinds of records that make up the policy tree.
+pub(crate) const ENTITIES: [&str; 4] = ["account", "user", "association", "qos"];
+
 /// The complete policy tree.
 #[derive(Default)]
-struct Tree {
-    accounts: BTreeMap<String, AccountRecord>,
-    users: BTreeMap<String, UserRecord>,
-    associations: Vec<AssociationRecord>,
-    qos: Vec<QosRecord>,
+pub(crate) struct Tree {
+    pub(crate) accounts: BTreeMap<String, AccountRecord>,
+    pub(crate) users: BTreeMap<String, UserRecord>,
+    /// Associations, each account before those below it.
+    pub(crate) associations: Vec<AssociationRecord>,
+    pub(crate) qos: Vec<QosRecord>,
 }
 
-async fn tree(session: &mut Session) -> anyhow::Result<Tree> {
-    let mut tree = Tree::default();
-    for entity in ["account", "user", "association", "qos"] {
-        for row in records(session, entity, &[]).await? {
-            match row {
-                Row::Account(account) => drop(tree.accounts.insert(account.name.clone(), account)),
-                Row::User(user) => drop(tree.users.insert(user.name.clone(), user)),
-                Row::Association(association) => tree.associations.push(association),
-                Row::Qos(qos) => tree.qos.push(qos),
-                Row::Limit(_) => {}
-            }
+impl Tree {
+    /// Adds a record.
+    pub(crate) fn add(&mut self, row: Row) {
+        match row {
+            Row::Account(account) => drop(self.accounts.insert(account.name.clone(), account)),
+            Row::User(user) => drop(self.users.insert(user.name.clone(), user)),
+            Row::Association(association) => self.associations.push(association),
+            Row::Qos(qos) => self.qos.push(qos),
+            Row::Limit(_) => {}
         }
+    }
+}
+
+/// Returns the policy tree of the controller, as far as the caller may see it.
+///
+/// # Errors
+/// No answer, or a refusal.
+pub(crate) async fn tree(session: &mut Session) -> anyhow::Result<Tree> {
+    let mut tree = Tree::default();
+    for entity in ENTITIES {
+        records(session, entity, &[]).await?.into_iter().for_each(|row| tree.add(row));
     }
     Ok(tree)
 }
@@ -100,7 +113,7 @@ fn text(cluster: &str, tree: &Tree, with_qos: bool) -> Vec<String> {
         tree.qos.iter().filter(|_| with_qos).map(|qos| format!("{}\n", qos_line(qos))).collect();
     for own in tree.associations.iter().filter(|own| own.user.is_empty()) {
         if own.account == "root" {
-            lines.push(format!("Cluster - '{cluster}'{}\n", settings(own)));
+            lines.push(format!("Cluster - '{cluster}'{}\n", written(&of_association(own))));
         }
         let below = |other: &&AssociationRecord| {
             (other.user.is_empty() && other.parent == own.account)
@@ -119,75 +132,131 @@ fn text(cluster: &str, tree: &Tree, with_qos: bool) -> Vec<String> {
 }
 
 fn child_line(tree: &Tree, child: &AssociationRecord) -> String {
-    let mut line = String::new();
+    let (mut line, mut settings) = (String::new(), Vec::new());
     if child.user.is_empty() {
         let account = tree.accounts.get(&child.account).cloned().unwrap_or_default();
         let _ = write!(line, "Account - '{}'", child.account);
-        let _ = write!(
-            line,
-            ":Description={}:Organization={}",
-            quoted(&account.description),
-            quoted(&account.organization)
-        );
+        settings.extend(of_account(&account));
     } else {
         let user = tree.users.get(&child.user).cloned().unwrap_or_default();
         let _ = write!(line, "User - '{}'", child.user);
-        if !child.partition.is_empty() {
-            let _ = write!(line, ":Partition='{}'", child.partition);
-        }
-        if !user.default_account.is_empty() {
-            let _ = write!(line, ":DefaultAccount='{}'", user.default_account);
-        }
-        if user.admin_level != "None" {
-            let _ = write!(line, ":AdminLevel='{}'", user.admin_level);
-        }
-        if !user.coordinates.is_empty() {
-            let _ = write!(line, ":Coordinator='{}'", user.coordinates.join(","));
-        }
+        let partition = Some(&child.partition).filter(|name| !name.is_empty());
+        settings.extend(partition.map(|name| Setting::text("Partition", name)));
+        settings.extend(of_user(&user));
     }
-    line + &settings(child)
+    settings.extend(of_association(child));
+    line + &written(&settings)
 }
 
-fn settings(own: &AssociationRecord) -> String {
-    let mut text = String::new();
-    if own.own_default_qos {
-        let _ = write!(text, ":DefaultQOS='{}'", own.default_qos);
-    }
-    let _ = write!(text, ":Fairshare={}", own.shares);
-    text += &limits(&own.own_limits);
-    if own.own_qos {
-        let _ = write!(text, ":QOS='{}'", own.qos.join(","));
-    }
-    text
+/// A setting of a record, in the words of `sacctmgr`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Setting {
+    /// The key.
+    pub(crate) key: String,
+    /// The value, and the form in which files write it.
+    pub(crate) value: Value,
 }
 
-fn limits(limits: &[LimitValue]) -> String {
-    limits.iter().map(|limit| format!(":{}={}", limit.name, limit.value)).collect()
+/// A value of a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    /// A text or a name, in quotes in a dump.
+    Text(String),
+    /// Names, in quotes in a dump.
+    List(Vec<String>),
+    /// A number, a limit or a time.
+    Plain(String),
+}
+
+impl Setting {
+    fn text(key: &str, value: &str) -> Setting {
+        Setting { key: key.to_owned(), value: Value::Text(value.to_owned()) }
+    }
+
+    fn list(key: &str, value: &[String]) -> Option<Setting> {
+        (!value.is_empty()).then(|| Setting { key: key.to_owned(), value: Value::List(value.to_vec()) })
+    }
+
+    fn plain(key: &str, value: impl ToString) -> Setting {
+        Setting { key: key.to_owned(), value: Value::Plain(value.to_string()) }
+    }
+}
+
+impl Value {
+    /// Returns the value as `sacctmgr` reads it, without quotes.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Value::Text(text) | Value::Plain(text) => text.clone(),
+            Value::List(names) => names.join(","),
+        }
+    }
+}
+
+/// Returns settings as a line of a dump has them.
+fn written(settings: &[Setting]) -> String {
+    let value = |value: &Value| match value {
+        Value::Text(text) => quoted(text),
+        Value::List(names) => format!("'{}'", names.join(",")),
+        Value::Plain(text) => text.clone(),
+    };
+    settings.iter().map(|setting| format!(":{}={}", setting.key, value(&setting.value))).collect()
+}
+
+/// Returns the settings of an account, without those of its association.
+pub(crate) fn of_account(account: &AccountRecord) -> Vec<Setting> {
+    vec![
+        Setting::text("Description", &account.description),
+        Setting::text("Organization", &account.organization),
+    ]
+}
+
+/// Returns the settings of a user, without those of the user's associations.
+pub(crate) fn of_user(user: &UserRecord) -> Vec<Setting> {
+    let default = Some(&user.default_account).filter(|name| !name.is_empty());
+    let level = Some(&user.admin_level).filter(|level| *level != "None");
+    let mut settings = Vec::new();
+    settings.extend(default.map(|name| Setting::text("DefaultAccount", name)));
+    settings.extend(level.map(|level| Setting::text("AdminLevel", level)));
+    settings.extend(Setting::list("Coordinator", &user.coordinates));
+    settings
+}
+
+/// Returns the settings of an association.
+pub(crate) fn of_association(own: &AssociationRecord) -> Vec<Setting> {
+    let mut settings = Vec::new();
+    settings.extend(own.own_default_qos.then(|| Setting::text("DefaultQOS", &own.default_qos)));
+    settings.push(Setting::plain("Fairshare", &own.shares));
+    settings.extend(limits(&own.own_limits));
+    settings.extend(Setting::list("QOS", &own.set_qos));
+    settings
+}
+
+fn limits(limits: &[LimitValue]) -> impl Iterator<Item = Setting> {
+    limits.iter().map(|limit| Setting::plain(&limit.name, &limit.value))
+}
+
+/// Returns the settings of a QOS.
+pub(crate) fn of_qos(qos: &QosRecord) -> Vec<Setting> {
+    let mut settings =
+        vec![Setting::text("Description", &qos.description), Setting::plain("Priority", qos.priority)];
+    let mode = Some(&qos.preempt_mode).filter(|mode| *mode != "cluster");
+    settings.extend(Setting::list("Preempt", &qos.preempt));
+    settings.extend(mode.map(|mode| Setting::plain("PreemptMode", mode)));
+    settings.extend(qos.grace_time.map(|seconds| Setting::plain("GraceTime", seconds)));
+    let exempt = qos.preempt_exempt_time.map(|seconds| format!("00:00:{seconds}"));
+    settings.extend(exempt.map(|time| Setting::plain("PreemptExemptTime", time)));
+    settings.extend(Setting::list("Flags", &qos.flags));
+    settings.push(Setting::plain("UsageFactor", qos.usage_factor));
+    settings.extend(qos.usage_threshold.map(|value| Setting::plain("UsageThreshold", value)));
+    settings.extend(qos.limit_factor.map(|value| Setting::plain("LimitFactor", value)));
+    settings.extend(Setting::list("AllowGroups", &qos.allow_groups));
+    settings.extend(Setting::list("AllowAccounts", &qos.allow_accounts));
+    settings.extend(limits(&qos.limits));
+    settings
 }
 
 fn qos_line(qos: &QosRecord) -> String {
-    let mut text =
-        format!("QOS - '{}':Description={}:Priority={}", qos.name, quoted(&qos.description), qos.priority);
-    let list = |names: &[String]| format!("'{}'", names.join(","));
-    let number = |factor: Option<f64>| factor.map(|factor| factor.to_string());
-    let optional = [
-        ("Preempt", (!qos.preempt.is_empty()).then(|| list(&qos.preempt))),
-        ("PreemptMode", (qos.preempt_mode != "cluster").then(|| qos.preempt_mode.clone())),
-        ("GraceTime", qos.grace_time.map(|seconds| seconds.to_string())),
-        ("PreemptExemptTime", qos.preempt_exempt_time.map(|seconds| format!("00:00:{seconds}"))),
-        ("Flags", (!qos.flags.is_empty()).then(|| list(&qos.flags))),
-        ("UsageFactor", Some(qos.usage_factor.to_string())),
-        ("UsageThreshold", number(qos.usage_threshold)),
-        ("LimitFactor", number(qos.limit_factor)),
-        ("AllowGroups", (!qos.allow_groups.is_empty()).then(|| list(&qos.allow_groups))),
-        ("AllowAccounts", (!qos.allow_accounts.is_empty()).then(|| list(&qos.allow_accounts))),
-    ];
-    for (name, value) in optional {
-        if let Some(value) = value {
-            let _ = write!(text, ":{name}={value}");
-        }
-    }
-    text + &limits(&qos.limits)
+    format!("QOS - '{}'{}", qos.name, written(&of_qos(qos)))
 }
 
 /// Quotes a text with a quotation mark that it does not contain.

@@ -157,6 +157,10 @@ impl Controller for Fake {
         Err(Status::unimplemented("not asked here"))
     }
 
+    async fn fix_job(&self, _: Request<v1::FixJobRequest>) -> Answer<v1::FixJobResponse> {
+        Ok(Response::new(v1::FixJobResponse::default()))
+    }
+
     async fn explain_job(&self, _: Request<v1::ExplainJobRequest>) -> Answer<v1::ExplainJobResponse> {
         Err(Status::unimplemented("not asked here"))
     }

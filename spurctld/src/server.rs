@@ -54,6 +54,7 @@ use crate::recover::{self, History};
 use crate::reload::Reload;
 use crate::rpc::Desk;
 use crate::rpc::access::Gate;
+use crate::rpc::fix::Fixing;
 use crate::rpc::leased::Leased;
 use crate::rpc::quota::Quotas;
 use crate::rpc::turns::Turns;
@@ -507,6 +508,7 @@ impl Machine {
             epoch,
             started: clock::wall(),
             copies: Arc::new(Mutex::new(copies)),
+            fixing: Fixing::default(),
             differs: Differs::default(),
         })
     }

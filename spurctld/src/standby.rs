@@ -40,6 +40,7 @@ use crate::owner;
 use crate::recover::{self, History, Names};
 use crate::reload::Reload;
 use crate::rpc::access::Gate;
+use crate::rpc::fix::Fixing;
 use crate::rpc::quota::Quotas;
 use crate::rpc::turns::Turns;
 use crate::rpc::{Desk, leased};
@@ -388,6 +389,7 @@ fn desk(standby: &Standby, host: Host<'_>, journal: Journal, stop: &Stop) -> Des
         epoch: 0,
         started: clock::wall(),
         copies: Arc::new(tokio::sync::Mutex::new(tokio::sync::mpsc::channel(1).0)),
+        fixing: Fixing::default(),
         differs: standby.differs.clone(),
     }
 }

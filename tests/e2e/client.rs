@@ -41,6 +41,13 @@ impl Client {
         self.runtime.block_on(call).map(|answer| answer.own_jobs)
     }
 
+    /// Asks for changes with which a job starts earlier.
+    pub(crate) fn fix(&mut self, job_id: u32) -> Result<v1::FixJobResponse, CallError> {
+        let request = v1::FixJobRequest { job_id };
+        let call = self.connection.read(request, async |mut controller, r| controller.fix_job(r).await);
+        self.runtime.block_on(call)
+    }
+
     /// Holds a job; returns the error that prevents it.
     pub(crate) fn hold(&mut self, id: u32) -> Option<String> {
         let request = v1::HoldJobsRequest { job_ids: vec![id.to_string()], ..v1::HoldJobsRequest::default() };

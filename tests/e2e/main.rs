@@ -18,6 +18,7 @@ mod disk;
 mod edits;
 mod fair_share;
 mod faults;
+mod fix;
 mod health;
 mod het;
 mod history;

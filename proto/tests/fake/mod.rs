@@ -97,6 +97,7 @@ impl<A: Answers> Controller for Fake<A> {
         submit_stream(Streaming<SubmitRequest>) -> Self::SubmitStreamStream;
         test_submit(SubmitRequest) -> TestSubmitResponse;
         explain_job(ExplainJobRequest) -> ExplainJobResponse;
+        fix_job(FixJobRequest) -> FixJobResponse;
         defragment(DefragmentRequest) -> DefragmentResponse;
         update_job(UpdateJobRequest) -> JobsChangedResponse;
         hold_jobs(HoldJobsRequest) -> JobsChangedResponse;

@@ -1,10 +1,12 @@
-//! The command `spur why`: prints why a job waits and until when, or why it runs on its nodes.
+//! The command `spur why`: prints why a job waits and until when, or why it runs on its nodes. With `--fix`
+//! it prints changes with which a waiting job starts earlier.
 
 use std::io::Write;
 
 use spur_core::text::jobid::JobRef;
+use spur_proto::client::Controller;
 use spur_proto::convert::job::word;
-use spur_proto::v1::{ExplainJobRequest, Job, JobFilter};
+use spur_proto::v1::{ExplainJobRequest, FixJobRequest, FixJobResponse, Job, JobFilter, JobFix};
 
 use super::query;
 use crate::error::{FAILURE, Failure};
@@ -16,17 +18,32 @@ use crate::session::Session;
 #[derive(Debug, Default)]
 pub(super) struct Args {
     json: bool,
+    fix: bool,
 }
 
 pub(super) const LINE: CommandLine<Args> = CommandLine {
     name: "spur why",
-    synopsis: "[--json] JOB …",
+    synopsis: "[--fix] [--json] JOB …",
     about: "Says why jobs wait, and when and where each will start if everybody before it starts as soon as it can; and of \
-            jobs that run or have run, why they were given the nodes they have.",
-    options: &[Opt::flag("json", None, "print the jobs as JSON", |args: &mut Args, _| {
-        args.json = true;
-        Ok(())
-    })],
+            jobs that run or have run, why they were given the nodes they have.\n\n\
+            With --fix: the smallest changes with which a waiting job starts earlier, each with its planned start. Less time, fewer \
+            nodes, and other partitions, accounts and QOS that the user may use are tried, one change at a time. At most 20 plans \
+            are made for a job.",
+    options: &[
+        Opt::flag(
+            "fix",
+            None,
+            "print changes with which a waiting job starts earlier",
+            |args: &mut Args, _| {
+                args.fix = true;
+                Ok(())
+            },
+        ),
+        Opt::flag("json", None, "print JSON", |args: &mut Args, _| {
+            args.json = true;
+            Ok(())
+        }),
+    ],
     mask: 1,
     env_prefixes: &[],
     permute: true,
@@ -58,10 +75,12 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     let connection = session.connection()?;
     let filter = JobFilter { job_ids, states: vec!["all".to_owned()], ..JobFilter::default() };
     let mut jobs = query::jobs(connection, filter).await?;
+    if args.fix {
+        return fix(session, &jobs, args.json, &show).await;
+    }
     for job in jobs.iter_mut().filter(|job| job.state == "PENDING") {
         let request = ExplainJobRequest { job_id: job.id };
-        let explained =
-            async |mut controller: spur_proto::client::Controller, r| controller.explain_job(r).await;
+        let explained = async |mut controller: Controller, r| controller.explain_job(r).await;
         if let Some(explained) = connection.read(request, explained).await?.job {
             *job = explained;
         }
@@ -73,6 +92,76 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         write!(session.out, "{}", texts.join("\n"))?;
     }
     Ok(if jobs.is_empty() { FAILURE } else { 0 })
+}
+
+/// Prints changes with which the waiting ones of some jobs start earlier. The exit code is 1 if no job waits.
+async fn fix(session: &mut Session, jobs: &[Job], as_json: bool, show: &Show) -> anyhow::Result<u8> {
+    let waiting: Vec<&Job> = jobs.iter().filter(|job| job.state == "PENDING").collect();
+    let mut answers = Vec::new();
+    for job in &waiting {
+        let request = FixJobRequest { job_id: job.id };
+        let call = async |mut controller: Controller, request| controller.fix_job(request).await;
+        answers.push(session.connection()?.read(request, call).await?);
+    }
+    if as_json {
+        let record = |(job, answer): (&&Job, &FixJobResponse)| {
+            let fixes = answer.fixes.iter().map(|fix| {
+                let JobFix { key, value, start_time, nodes } = fix;
+                serde_json::json!({ "key": key, "value": value, "start_time": start_time, "nodes": nodes })
+            });
+            serde_json::json!({
+                "job_id": job.id,
+                "start_time": answer.start_time,
+                "nodes": answer.nodes,
+                "plans": answer.plans,
+                "fixes": fixes.collect::<Vec<_>>(),
+            })
+        };
+        let records: Vec<serde_json::Value> = waiting.iter().zip(&answers).map(record).collect();
+        writeln!(session.out, "{}", json::Wish::default().own([("jobs", records.into())]))?;
+    } else {
+        let texts: Vec<String> =
+            waiting.iter().zip(&answers).map(|(job, answer)| fixes_text(job, answer, show)).collect();
+        write!(session.out, "{}", texts.join("\n"))?;
+    }
+    if waiting.is_empty() {
+        session.inform("no job waits: --fix is for pending jobs");
+        return Ok(FAILURE);
+    }
+    Ok(0)
+}
+
+/// Returns the planned start of a job, and a table of the changes with which the job starts earlier.
+fn fixes_text(job: &Job, answer: &FixJobResponse, show: &Show) -> String {
+    let date = |seconds: i64| value::time(Some(seconds), "", show);
+    let id = job_id(job, show);
+    let planned = match answer.start_time {
+        Some(start) => format!("planned to start {} on {}", date(start), answer.nodes),
+        None => "no start is known".to_owned(),
+    };
+    let mut text = format!("job {id} ({}) of {} in {}: {planned}\n", job.name, job.user, job.partition);
+    if answer.fixes.is_empty() {
+        text += &format!(
+            "no single change was found with which the job starts earlier ({} plans)\n",
+            answer.plans
+        );
+        return text;
+    }
+    let mut rows = vec![["CHANGE", "START", "EARLIER", "NODES"].map(str::to_owned)];
+    for JobFix { key, value: to, start_time, nodes } in &answer.fixes {
+        let gain = answer.start_time.and_then(|start| u64::try_from(start - start_time).ok());
+        let gain = gain.map_or_else(|| "-".to_owned(), |seconds| value::long_limit(Some(seconds)));
+        rows.push([format!("{key}={to}"), date(*start_time), gain, nodes.clone()]);
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths = [width(0), width(1), width(2)];
+    for [change, start, gain, nodes] in &rows {
+        let [changes, starts, gains] = widths;
+        let line = format!("{change:<changes$}  {start:<starts$}  {gain:<gains$}  {nodes}");
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text + &format!("scontrol update JobId={id} CHANGE makes one of these changes\n")
 }
 
 /// Returns the known facts about a job, one per line, without empty ones.

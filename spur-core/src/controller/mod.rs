@@ -13,6 +13,7 @@ mod devices;
 pub mod effect;
 mod ending;
 pub mod environment;
+pub mod fix;
 mod handle;
 mod kept_priority;
 pub mod lease;

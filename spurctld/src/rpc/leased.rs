@@ -36,12 +36,13 @@ enum Needs {
 }
 
 /// Each method of the service for commands, with its condition.
-const METHODS: [(&str, Needs); 51] = [
+const METHODS: [(&str, Needs); 52] = [
     ("Ping", Needs::Nothing),
     ("Submit", Needs::Commit),
     ("SubmitStream", Needs::Commit),
     ("TestSubmit", Needs::Lease),
     ("ExplainJob", Needs::Lease),
+    ("FixJob", Needs::Lease),
     ("Defragment", Needs::Lease),
     ("CancelJobs", Needs::Commit),
     ("UpdateJob", Needs::Commit),

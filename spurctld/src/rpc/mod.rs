@@ -10,6 +10,7 @@ mod annotate;
 mod defrag;
 mod events;
 mod filter;
+pub(crate) mod fix;
 mod foretell;
 mod gone;
 mod import;
@@ -67,6 +68,7 @@ use crate::store::accounting::Accounting;
 use crate::store::{Condition, Journal};
 use crate::watchers::Watchers;
 use access::caller_of;
+use fix::Fixing;
 use quota::{Kind, Quotas};
 use turns::Turns;
 
@@ -98,6 +100,7 @@ pub(crate) struct Desk {
     pub(crate) started: Time,
     /// The queue for copies of the cluster; its lock keeps their number at one, and delays nothing else.
     pub(crate) copies: Arc<Mutex<mpsc::Sender<CopyWanted>>>,
+    pub(crate) fixing: Fixing,
     /// Differences between the configuration of a standby's host and the policy in force.
     pub(crate) differs: Differs,
 }
@@ -304,6 +307,15 @@ impl Controller for Desk {
         let _share = self.quotas.take(&caller, Kind::List)?;
         let job = self.explain(&caller, JobId(request.into_inner().job_id)).await?;
         Ok(Response::new(v1::ExplainJobResponse { job: Some(job) }))
+    }
+
+    async fn fix_job(
+        &self,
+        request: Request<v1::FixJobRequest>,
+    ) -> Result<Response<v1::FixJobResponse>, Status> {
+        let caller = self.caller(&request)?;
+        let _share = self.quotas.take(&caller, Kind::List)?;
+        self.fix(caller, JobId(request.into_inner().job_id)).await.map(Response::new)
     }
 
     async fn defragment(

@@ -163,6 +163,7 @@ pub(crate) fn table(user: &str) -> Vec<(&'static str, Read, Bytes)> {
         entry("TestSubmit", &het()),
         entry("Defragment", &v1::DefragmentRequest { job: het().job, ..Default::default() }),
         entry("ExplainJob", &v1::ExplainJobRequest { job_id: AWAITED + 1 }),
+        entry("FixJob", &v1::FixJobRequest { job_id: AWAITED + 1 }),
         entry("UpdateJob", &v1::UpdateJobRequest { job_ids: job_ids.clone(), changes, ..Default::default() }),
         entry("HoldJobs", &v1::HoldJobsRequest { job_ids: job_ids.clone(), ..Default::default() }),
         entry("ReleaseJobs", &v1::ReleaseJobsRequest { job_ids: job_ids.clone(), ..Default::default() }),

@@ -46,7 +46,7 @@ pub const NOW: Time = Time(1_795_181_400);
 static START: LazyLock<Cluster> = LazyLock::new(|| {
     let text = include_str!("world.toml");
     let policy = Config::parse(text, "world.toml").expect("it is sound").policy;
-    let mut world = World(Cluster::default());
+    let mut world = World(Cluster::of_newest_level());
     world.command(0, Command::Reconfigure(policy.into()));
     for name in ["n1", "n2", "n3"] {
         let shape = NodeShape { cpus: 4, memory_mb: 1000, ..NodeShape::default() };

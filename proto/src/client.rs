@@ -31,6 +31,7 @@ use crate::v1::{
     CancelJobsRequest, ChangeAccountsRequest, CreateNodesRequest, CreatePartitionRequest,
     CreateReservationRequest, CreateStepRequest, DeleteNodesRequest, DeletePartitionRequest,
     DeleteReservationRequest, EndAllocationRequest, HoldJobsRequest, ImportHistoryRequest,
+    RaiseFeatureLevelRequest,
     ReleaseJobsRequest, RequeueJobsRequest, SubmitRequest, SuspendJobsRequest, TopJobsRequest,
     UpdateJobRequest, UpdateNodesRequest, UpdatePartitionRequest, UpdateReservationRequest,
 };
@@ -174,6 +175,10 @@ impl CallError {
             Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled | Code::DeadlineExceeded => {
                 CallError::Broken { address: address.to_owned(), detail }
             }
+            Code::Unimplemented if status.message().is_empty() => {
+                let message = "the controller runs an older release, which does not know this request; upgrade it first";
+                CallError::Refused { code: "Unimplemented".to_owned(), message: message.to_owned() }
+            }
             code => CallError::Refused { code: format!("{code:?}"), message: status.message().to_owned() },
         }
     }
@@ -241,6 +246,7 @@ mutations!(
     TopJobsRequest,
     ChangeAccountsRequest,
     ImportHistoryRequest,
+    RaiseFeatureLevelRequest,
 );
 
 /// Adds token and protocol version to every call.

@@ -488,6 +488,14 @@ impl Controller for Fake {
         Ok(Response::new(v1::ShutdownResponse {}))
     }
 
+    async fn raise_feature_level(
+        &self,
+        request: Request<v1::RaiseFeatureLevelRequest>,
+    ) -> Answer<v1::RaiseFeatureLevelResponse> {
+        self.heard(&format!("RaiseFeatureLevel {}", request.into_inner().level), &[]);
+        Ok(Response::new(v1::RaiseFeatureLevelResponse {}))
+    }
+
     async fn change_accounts(
         &self,
         _: Request<v1::ChangeAccountsRequest>,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 pub(crate) use spur_core::cluster::Names;
 use spur_core::cluster::snapshot::{Record, Restore};
-use spur_core::cluster::{Cluster, Entry, Event, Record as JobRecord};
+use spur_core::cluster::{Cluster, Entry, Event, FeatureLevel, Record as JobRecord};
 use spur_core::text::time::Time;
 
 use crate::store::{self, Recovered};
@@ -34,6 +34,9 @@ pub(crate) fn from_store(kept: &store::Entry) -> anyhow::Result<Entry> {
             kept.seq
         )
     })?;
+    if let Event::FeatureLevelRaised { level } = &event {
+        known(*level)?;
+    }
     Ok(Entry {
         seq: kept.seq,
         epoch: kept.epoch,
@@ -42,6 +45,17 @@ pub(crate) fn from_store(kept: &store::Entry) -> anyhow::Result<Entry> {
         event,
         record: JobRecord::default(),
     })
+}
+
+/// Checks that this program knows the feature level of a journal.
+fn known(level: FeatureLevel) -> anyhow::Result<()> {
+    ensure!(
+        level <= FeatureLevel::NEWEST,
+        "the journal has FeatureLevel={level}, and this spurctld knows FeatureLevel={} at most: start a spurctld of the \
+         newer release; a level cannot be lowered",
+        FeatureLevel::NEWEST
+    );
+    Ok(())
 }
 
 /// The cluster at the snapshot and at the journal's end, with the entries between.
@@ -100,7 +114,12 @@ pub(crate) async fn recover_with(mut recovered: Recovered, names: &mut Names) ->
     while let Some(chunk) = recovered.next_chunk().await? {
         ensure!(chunk.kind == CHUNK, "the snapshot holds `{}`, which this release does not know", chunk.kind);
         for line in chunk.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            let record: Record = serde_json::from_slice(line).context("the snapshot cannot be read")?;
+            let record: Record = serde_json::from_slice(line).context(
+                "the snapshot is not understood: a newer Spur wrote it (start that one), or it is damaged",
+            )?;
+            if let Record::FeatureLevel(level) = &record {
+                known(*level)?;
+            }
             restore.push(record);
         }
         restored = true;

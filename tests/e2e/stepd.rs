@@ -226,7 +226,8 @@ fn replace(cluster: &mut Cluster, old: &Old, nodes: &[&str], ends_meanwhile: boo
     assert_eq!(lines, old.lines, "{when}");
 }
 
-/// `SPUR_OLD` names the directory of the older programs: its `spurd` and `spurstepd` start the steps.
+/// `SPUR_OLD` names the directory of the older programs: its `spurd` and `spurstepd` start the steps, and its
+/// `spurctld` begins the journal, so that the cluster has the feature level of these programs.
 #[test]
 #[ignore = "takes programs of an older version: SPUR_OLD=DIRECTORY"]
 fn steps_of_an_older_version_outlive_the_change_of_their_daemon() {
@@ -238,6 +239,8 @@ fn steps_of_an_older_version_outlive_the_change_of_their_daemon() {
                     continue;
                 }
                 let mut cluster = Cluster::prepare(&Setup { nodes: 2, kill_wait: "30s", ..Setup::default() });
+                cluster.start_controller_as(Command::new(older.join("spurctld")));
+                cluster.stop("spurctld");
                 cluster.start_controller();
                 for node in ["n1", "n2"] {
                     cluster.start_node_as(node, Command::new(older.join("spurd")));

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use spur_core::cluster::Holder;
 use spur_core::cluster::snapshot::{self, Restore};
-use spur_core::cluster::{Cluster, Entry, invariant};
+use spur_core::cluster::{Cluster, Entry, FeatureLevel, invariant};
 use spur_core::model::job::Job;
 use spur_core::model::node::{Power, Predecessor};
 use spur_core::model::phase::{Hold, Pending, Phase};
@@ -239,6 +239,9 @@ fn ends(job: &Job, text: &mut String) {
 }
 
 fn lineage(cluster: &Cluster, text: &mut String) {
+    if cluster.feature_level() > FeatureLevel::OLDEST {
+        let _ = writeln!(text, "feature level {}", cluster.feature_level());
+    }
     if let Some(history) = cluster.history() {
         let from: Vec<String> = history.ancestors.iter().map(ToString::to_string).collect();
         let _ =
@@ -273,6 +276,26 @@ fn journals_of_every_version_are_read() {
         }
         assert_eq!(summary(&restore.finish()), expected, "{}: through a snapshot", journal.display());
     }
+}
+
+/// A journal whose entries all belong to the oldest level gives a snapshot of that level.
+#[test]
+fn snapshots_of_the_oldest_level_contain_nothing_newer() {
+    let oldest = Cluster::default();
+    let mut checked = 0;
+    for journal in journals() {
+        let text = fs::read_to_string(&journal).expect("a journal");
+        let entries =
+            text.lines().map(|line| serde_json::from_str::<Entry>(line).expect("it was read before"));
+        if entries.map(|entry| entry.event).any(|event| oldest.allows(&event).is_err()) {
+            continue;
+        }
+        for record in snapshot::records(&read(&journal)) {
+            assert_eq!(oldest.allows(&record), Ok(()), "{}: {record:?}", journal.display());
+        }
+        checked += 1;
+    }
+    assert!(checked > 10, "most journals are of the oldest level");
 }
 
 #[test]

@@ -3,8 +3,10 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use spur_core::cluster::{Cluster, invariant, reported};
-use spur_core::controller::command::{Held, NodeChange, NodeStateChange, Report, Submission, Unacknowledged};
+use spur_core::cluster::{Cluster, FeatureLevel, invariant, reported};
+use spur_core::controller::command::{
+    Held, KnownLevels, NodeChange, NodeStateChange, Report, Submission, Unacknowledged,
+};
 use spur_core::controller::{self, Command, Haste, Input, timers};
 use spur_core::id::{ArrayTaskId, Attempt, BlobId, HistoryId, JobId, NodeId, StepId};
 use spur_core::model::caller::{Caller, Owner};
@@ -27,8 +29,7 @@ use spur_core::text::time::{Time, TimeLimit};
 
 use crate::print;
 
-/// A cluster that a script controls.
-#[derive(Default)]
+/// A cluster that a script controls, at first of the newest feature level.
 pub(crate) struct Session {
     cluster: Cluster,
     now: i64,
@@ -40,6 +41,11 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    pub(crate) fn new() -> Session {
+        let cluster = Cluster::of_newest_level();
+        Session { cluster, now: 0, as_user: 0, groups: Vec::new(), planned: None }
+    }
+
     /// Runs one line and returns its result.
     pub(crate) fn command(&mut self, line: &str) -> String {
         let mut words = line.split_whitespace();
@@ -48,6 +54,11 @@ impl Session {
         match verb {
             "at" => {
                 self.now = rest[0].parse().expect("seconds");
+                String::new()
+            }
+            // The journal is one of a release that recorded no feature level.
+            "old-journal" => {
+                self.cluster = Cluster::default();
                 String::new()
             }
             // `as UID [GROUP]…`
@@ -105,6 +116,8 @@ impl Session {
                 let config = Config::parse(&text, rest[0]).unwrap_or_else(|errors| panic!("{errors}"));
                 self.ask(Command::Reconfigure(Arc::new(config.policy)))
             }
+            // `level LEVEL [NODE=KNOWN]… [ADDRESS=KNOWN]…`, with `-` for a standby that does not answer
+            "level" => self.raise_level(rest),
             "submit" => self.ask(Command::Submit(Box::new(het_submission(rest)))),
             "cancel-step" | "limit-step" => self.step_command(verb, rest),
             "cancel" => self.ask(Command::Cancel { jobs: jobs(rest) }),
@@ -169,6 +182,22 @@ impl Session {
             "report" => self.report(rest)?,
             _ => return None,
         })
+    }
+
+    /// Parses `level LEVEL [NODE=KNOWN]… [ADDRESS=KNOWN]…`.
+    fn raise_level(&self, rest: &[&str]) -> Input {
+        let number = |text: &str| FeatureLevel(text.parse().expect("a level"));
+        let mut daemons = KnownLevels::default();
+        for (name, knows) in rest[1..].iter().map(|word| word.split_once('=').expect("NAME=LEVEL")) {
+            match self.cluster.node_named(name) {
+                Some(node) => drop(daemons.nodes.insert(node.id, number(knows))),
+                None => {
+                    let knows = (knows != "-").then(|| number(knows));
+                    daemons.standbys.insert(name.to_owned(), knows);
+                }
+            }
+        }
+        self.ask(Command::RaiseFeatureLevel { level: number(rest[0]), daemons })
     }
 
     /// Parses `cancel-step JOB STEP`, and `limit-step JOB STEP LIMIT`.
@@ -496,7 +525,7 @@ fn het_submission(rest: &[&str]) -> Submission {
 
 /// A submission from words: `nodes=N tasks=N cpus=N gpus=N mem=MB mem-per-cpu=MB array=TASKS time=LIMIT
 /// time-min=LIMIT partition=P qos=Q account=A reservation=R licenses=L depend=D begin=T deadline=T requeue=no
-/// hold kill-invalid held name=N`
+/// hold kill-invalid held use-min-nodes name=N`
 fn submission(rest: &[&str]) -> Submission {
     let get = |key: &str| rest.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     let number = |key: &str| get(key).map(|text| text.parse::<u32>().expect("a number"));
@@ -524,6 +553,7 @@ fn submission(rest: &[&str]) -> Submission {
         shape: Shape {
             nodes: get("nodes").map(|text| text.parse().expect("a number of nodes")),
             tasks: number("tasks"),
+            use_min_nodes: rest.contains(&"use-min-nodes"),
             cpus_per_task: number("cpus"),
             gpus: gpus(get("gpus")),
             memory: (number("mem").map(|mb| MemoryNeed::PerNode(mb.into())))

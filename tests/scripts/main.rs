@@ -37,7 +37,7 @@ fn scripts() {
 
 /// The script with the actual results.
 fn play(script: &str) -> String {
-    let mut session = Session::default();
+    let mut session = Session::new();
     let mut played = String::new();
     for block in script.split("\n\n").map(|block| block.trim_matches('\n')).filter(|block| !block.is_empty())
     {

@@ -141,6 +141,7 @@ pub(crate) fn event(event: &Event) -> String {
             format!("StepNodeEnded {job}.{step} on {node} {}", end.exit)
         }
         Event::BatchEnded { job, end } => format!("BatchEnded {job} {}", end.exit),
+        Event::FeatureLevelRaised { level } => format!("FeatureLevelRaised {level}"),
         Event::HistoryBegun { .. }
         | Event::ReignBegun { .. }
         | Event::JournalDoubted { .. }

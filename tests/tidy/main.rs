@@ -1,6 +1,8 @@
 //! Machine checks of how this project is built: which modules may import which, the length of files, and
 //! required documentation. Each rule reports where it was broken and what to do.
 
+mod levels;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

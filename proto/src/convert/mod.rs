@@ -25,6 +25,7 @@ pub mod usage;
 use std::fmt::Display;
 use std::str::FromStr;
 
+use spur_core::cluster::FeatureLevel;
 use spur_core::text::length;
 
 /// A field of a message that cannot be read.
@@ -47,6 +48,11 @@ impl BadField {
 /// Refuses a text longer than `most` bytes.
 fn fits(field: &'static str, text: &str, most: usize) -> Result<(), BadField> {
     length::check(text, most).map_err(|error| BadField::new(field, error.to_string()))
+}
+
+/// Returns the highest feature level that a daemon knows; a daemon that sends 0 knows the oldest only.
+pub fn known_level(sent: u32) -> FeatureLevel {
+    FeatureLevel(sent).max(FeatureLevel::OLDEST)
 }
 
 /// Parses a text with a grammar of its own.

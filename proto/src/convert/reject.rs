@@ -52,6 +52,9 @@ pub fn status(reject: &Reject) -> Status {
         | Reject::NothingToDo(_)
         | Reject::Undecided
         | Reject::OldCopy(_)
+        | Reject::NeedsFeatureLevel(_)
+        | Reject::InvalidFeatureLevel { .. }
+        | Reject::NodeTooOld { .. }
         | Reject::KeptByHost { .. }
         | Reject::ForeignNode { .. } => Code::FailedPrecondition,
         Reject::NoDefaultPartition

@@ -60,7 +60,7 @@ impl World {
     /// Returns a cluster with all nodes up but the last.
     fn new() -> Self {
         let policy = Config::parse(CONFIG, "test.toml").expect("the configuration is sound").policy;
-        let mut world = World { cluster: Cluster::default(), now: Time(1000) };
+        let mut world = World { cluster: Cluster::of_newest_level(), now: Time(1000) };
         world.command(Command::Reconfigure(policy.into()));
         for name in ["n1", "n2", "n3"] {
             let shape = NodeShape { cpus: 4, memory_mb: 1000, ..NodeShape::default() };

@@ -132,6 +132,7 @@ impl<A: Answers> Controller for Fake<A> {
         list_licenses(ListLicensesRequest) -> ListLicensesResponse;
         reconfigure(ReconfigureRequest) -> ReconfigureResponse;
         shutdown(ShutdownRequest) -> ShutdownResponse;
+        raise_feature_level(RaiseFeatureLevelRequest) -> RaiseFeatureLevelResponse;
         hold_allocation(HoldAllocationRequest) -> Self::HoldAllocationStream;
         end_allocation(EndAllocationRequest) -> EndAllocationResponse;
         list_accounting(ListAccountingRequest) -> Self::ListAccountingStream;

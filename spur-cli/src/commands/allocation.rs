@@ -18,7 +18,7 @@ use spur_proto::v1::{
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::commands::watch;
+use crate::commands::{level, watch};
 use crate::error::{FAILURE, Failure};
 use crate::options::submission::Submission;
 use crate::session::Session;
@@ -93,8 +93,9 @@ impl Allocation {
     /// # Errors
     /// A refusal by the controller.
     pub(super) async fn ask(session: &mut Session, spec: JobSpec, quiet: bool) -> anyhow::Result<Allocation> {
-        let request = SubmitRequest { job: Some(spec), ..SubmitRequest::default() };
         let connection = session.connection()?;
+        level::check(connection, &spec).await?;
+        let request = SubmitRequest { job: Some(spec), ..SubmitRequest::default() };
         let asked = connection.change(request, async |mut controller, r| controller.submit(r).await).await;
         let connection = connection.clone();
         let asked = asked?;

@@ -13,6 +13,7 @@ mod gres;
 pub mod import;
 mod interactive;
 pub mod keygen;
+mod level;
 pub mod limits;
 pub mod links;
 pub mod listing;

@@ -12,7 +12,7 @@ use spur_proto::client::Controller;
 use spur_proto::v1::{Batch, JobSpec, SubmitRequest, TestSubmitResponse};
 
 use crate::commands::srun::read_hostfile;
-use crate::commands::{clusters, gres, query, scontrol, verbose, watch};
+use crate::commands::{clusters, gres, level, query, scontrol, verbose, watch};
 use crate::error::{FAILURE, Failure};
 use crate::options::Layer;
 use crate::options::defs::SBATCH_LINE;
@@ -152,6 +152,8 @@ async fn submit(
     cluster: Option<&str>,
 ) -> anyhow::Result<u32> {
     let connection = session.connection()?;
+    let job = request.job.as_ref().expect("the job was composed");
+    level::check(connection, job).await.context("Batch job submission failed")?;
     let answer = connection.change(request, async |mut controller, r| controller.submit(r).await).await;
     let answer = answer.context("Batch job submission failed")?;
     tell(session, &answer.warnings, wishes);
@@ -175,6 +177,8 @@ pub(super) async fn test(
     wishes: &Submission,
 ) -> anyhow::Result<u8> {
     let connection = session.connection()?;
+    let job = request.job.as_ref().expect("the job was composed");
+    level::check(connection, job).await.context("allocation failure")?;
     let answer = connection.read(request, async |mut controller, r| controller.test_submit(r).await).await;
     let answer = answer.context("allocation failure")?;
     tell(session, &answer.warnings, wishes);

@@ -73,6 +73,7 @@ impl Cluster {
             | Event::BatchEnded { .. } => self.change_steps(&entry.event, at),
             Event::HistoryBegun { .. }
             | Event::ReignBegun { .. }
+            | Event::FeatureLevelRaised { .. }
             | Event::JournalDoubted { .. }
             | Event::HistoryImported { .. }
             | Event::ClockSet { .. } => self.apply_to_lineage(&entry.event, entry.epoch, at),

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Serialize};
 
 use super::accounts::AccountChange;
+use super::level::FeatureLevel;
 use crate::id::{ArrayTaskId, Attempt, HistoryId, JobId, NodeId, RequestId, StepId};
 use crate::model::accounting::{JobRow, StepRow};
 use crate::model::accounts::usage::Ratio;
@@ -98,6 +99,11 @@ pub enum Event {
         /// A random number that identifies the reign. A controller that opens a copy of the journal has the
         /// same epoch, but another number.
         reign: u64,
+    },
+    /// The cluster has a higher feature level. Entries from this one on may contain what the level has added.
+    FeatureLevelRaised {
+        /// The level from this entry on.
+        level: FeatureLevel,
     },
     /// The journal is an old copy: a node or the accounting has seen a later state. Nothing starts, ends or
     /// changes until a new history begins.
@@ -628,6 +634,7 @@ impl Event {
         match self {
             Event::HistoryBegun { .. }
             | Event::ReignBegun { .. }
+            | Event::FeatureLevelRaised { .. }
             | Event::JournalDoubted { .. }
             | Event::HistoryImported { .. }
             | Event::ClockSet { .. } => Scope::Journal,

@@ -114,6 +114,7 @@ impl Cluster {
                 }
                 self.await_nodes();
             }
+            Event::FeatureLevelRaised { level } => self.feature_level = *level,
             Event::ClockSet { clock } => lineage.clock = clock.clone(),
             Event::HistoryImported { last_job, .. } if *last_job > self.mark.last_job => {
                 let first = JobId(self.mark.last_job.0 + 1);

@@ -16,6 +16,7 @@ pub mod history;
 mod holder;
 pub mod invariant;
 mod jobs;
+pub mod level;
 pub mod limit_use;
 pub mod limits;
 mod lost;
@@ -48,6 +49,7 @@ pub use dependency::Loop;
 pub use event::{Entry, Event, PlacesByTopology, Record, Scope, Split};
 pub use holder::Holder;
 pub use jobs::Jobs;
+pub use level::FeatureLevel;
 pub use names::Names;
 pub use node::{Node, Past, Specialized, Used};
 pub use nominate::Kept;
@@ -70,6 +72,7 @@ use crate::text::time::Time;
 pub struct Cluster {
     mark: Mark,
     lineage: Arc<Lineage>,
+    feature_level: FeatureLevel,
     policy: Arc<Policy>,
     nodes: Vec<Node>,
     /// Nodes with a power action under way on their host.

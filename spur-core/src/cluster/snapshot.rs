@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::accounts::AccountChange;
 use super::history::Lineage;
+use super::level::FeatureLevel;
 use super::usage::UsageRecord;
 use super::{Cluster, EndedTasks, Mark, Names, Node, Partition};
 use crate::id::JobId;
@@ -20,9 +21,13 @@ use crate::model::job::{Job, JobSpec};
 use crate::model::phase::Phase;
 use crate::model::reservation::Reservation;
 
-/// One record of a snapshot. The order is: the mark, the policy, the lineage, then the rest.
+/// One record of a snapshot. The order is: the feature level, the mark, the policy, the lineage, then the
+/// rest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Record {
+    /// The feature level of the cluster, if it is not the oldest. It comes first, so that a program that does
+    /// not know the level refuses the snapshot.
+    FeatureLevel(FeatureLevel),
     /// Position of the snapshot in the journal.
     Mark(Mark),
     /// The identity of the journal.
@@ -70,6 +75,8 @@ pub enum Record {
 pub fn records(cluster: &Cluster) -> impl Iterator<Item = Record> + '_ {
     let known = cluster.lineage.history.is_some();
     let lineage = known.then(|| Record::Lineage(Box::new(Lineage::clone(&cluster.lineage))));
+    let level =
+        (cluster.feature_level > FeatureLevel::OLDEST).then_some(Record::FeatureLevel(cluster.feature_level));
     let head = [Record::Mark(cluster.mark), Record::Policy(Arc::clone(&cluster.policy))];
     let accounts = cluster.accounts.records().map(Record::Account);
     let (association, qos) = cluster.accounts.last_numbers();
@@ -86,7 +93,9 @@ pub fn records(cluster: &Cluster) -> impl Iterator<Item = Record> + '_ {
     let jobs = cluster.jobs.iter().map(|job| Record::Job(Box::new(job.clone())));
     let arrays = cluster.jobs.arrays().filter(|(_, array)| !array.ended().is_empty());
     let arrays = arrays.map(|(id, array)| Record::Array { id, ended: array.ended().clone() });
-    head.into_iter()
+    level
+        .into_iter()
+        .chain(head)
         .chain(lineage)
         .chain(accounts)
         .chain(numbers)
@@ -113,6 +122,7 @@ impl Restore {
     /// Adds the next record; records come in the order of [`records`].
     pub fn push(&mut self, record: Record) {
         match record {
+            Record::FeatureLevel(level) => self.cluster.feature_level = level,
             Record::Mark(mark) => self.cluster.mark = mark,
             Record::Lineage(lineage) => self.cluster.lineage = Arc::new(*lineage),
             Record::Policy(policy) => self.cluster.policy = policy,

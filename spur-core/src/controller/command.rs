@@ -1,7 +1,9 @@
 //! Inputs of the controller, commands of clients, and replies: three closed lists.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::cluster::FeatureLevel;
 use crate::id::{Attempt, HistoryId, JobId, NodeId, RequestId, StepId};
 use crate::model::accounting::{JobRow, StepRow};
 use crate::model::accounts::ask::Ask;
@@ -333,6 +335,22 @@ pub enum Command {
     },
     /// Replaces the policy by that of a new configuration.
     Reconfigure(Arc<Policy>),
+    /// Raises the cluster's feature level.
+    RaiseFeatureLevel {
+        /// The new level.
+        level: FeatureLevel,
+        /// The levels that the other daemons know.
+        daemons: KnownLevels,
+    },
+}
+
+/// The highest feature level that each daemon knows, as far as the shell could ask.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KnownLevels {
+    /// The connected nodes.
+    pub nodes: BTreeMap<NodeId, FeatureLevel>,
+    /// The standby controllers by address; `None` for a standby that does not answer.
+    pub standbys: BTreeMap<String, Option<FeatureLevel>>,
 }
 
 /// A run of a job that gets new comments or a new derived exit code.

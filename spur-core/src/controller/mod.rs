@@ -130,6 +130,13 @@ impl Ctx<'_> {
 
     /// Applies an event and adds its entry and effects.
     pub(crate) fn emit(&mut self, event: Event) {
+        // Programs of the release before could not read the entry. `check` refuses requests that lead here.
+        #[cfg(debug_assertions)]
+        if !matches!(event, Event::FeatureLevelRaised { .. })
+            && let Err(too_new) = self.cluster.allows(&event)
+        {
+            panic!("an entry above the feature level: {too_new:?} in {event:?}");
+        }
         let entry = Arc::new(Entry {
             seq: self.cluster.seq() + 1,
             epoch: self.epoch,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::cluster::level::{FeatureLevel, TooNew};
 use crate::id::{HistoryId, JobId, StepId};
 use crate::model::job::HetPart;
 use crate::model::reason::Reason;
@@ -231,6 +232,33 @@ pub enum Reject {
     /// A change of accounts would change nothing. The text is `sacctmgr`'s.
     #[error("{0}")]
     NothingToDo(String),
+    /// The request needs a higher feature level than the cluster has.
+    #[error(
+        "{} needs FeatureLevel={}; this cluster has FeatureLevel={}. Once all controllers and nodes run a release that \
+         knows it, scontrol update FeatureLevel={} raises it", .0.words, .0.needs, .0.has, .0.needs
+    )]
+    NeedsFeatureLevel(TooNew),
+    /// The feature level cannot be raised to the requested one.
+    #[error("FeatureLevel={asked}: {problem}")]
+    InvalidFeatureLevel {
+        /// The requested level.
+        asked: FeatureLevel,
+        /// The reason, with the level that would work or the daemons that are too old.
+        problem: String,
+    },
+    /// The daemon of a node does not know the cluster's feature level.
+    #[error(
+        "the spurd of node {node} knows FeatureLevel={knows} at most, and the cluster has FeatureLevel={has}: install the \
+         release that the controller runs on the node"
+    )]
+    NodeTooOld {
+        /// The name of the node.
+        node: Arc<str>,
+        /// The highest level that the daemon knows.
+        knows: FeatureLevel,
+        /// The level of the cluster.
+        has: FeatureLevel,
+    },
     /// The policy cannot be put in force.
     #[error("{0}")]
     InvalidPolicy(String),
@@ -239,6 +267,12 @@ pub enum Reject {
 /// The part of a message that lists the existing partitions; empty if none may be named.
 fn partitions_here(known: &str) -> String {
     if known.is_empty() { String::new() } else { format!("; partitions here: {known}") }
+}
+
+impl From<TooNew> for Reject {
+    fn from(too_new: TooNew) -> Self {
+        Reject::NeedsFeatureLevel(too_new)
+    }
 }
 
 impl Reject {
@@ -319,6 +353,8 @@ impl Reject {
             Reject::OldCopy(_) => "ESLURM_OLD_COPY",
             Reject::ForeignNode { .. } => "ESLURM_FOREIGN_HISTORY",
             Reject::KeptByHost { .. } => "ESLURM_NODE_ALREADY_REGISTERED",
+            Reject::NeedsFeatureLevel(_) | Reject::InvalidFeatureLevel { .. } => "ESLURM_NOT_SUPPORTED",
+            Reject::NodeTooOld { .. } => "SLURM_PROTOCOL_VERSION_ERROR",
             Reject::Stale(_) | Reject::Undecided | Reject::Unknown => "ESLURM_STALE",
         }
     }

@@ -193,7 +193,7 @@ impl<W: Watch> World<W> {
     /// # Errors
     /// [`Reject`] for a policy that cannot be put in force.
     pub fn new(policy: Arc<Policy>, mode: PassMode, watch: W) -> Result<Self, Reject> {
-        let cluster = Cluster::default();
+        let cluster = Cluster::of_newest_level();
         let mut world = Self {
             now: Time::ZERO,
             mode,

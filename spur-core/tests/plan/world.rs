@@ -35,7 +35,8 @@ pub(crate) struct World {
 impl World {
     /// Builds a cluster with a policy and all nodes up.
     pub(crate) fn new(policy: Policy) -> Self {
-        let mut world = Self { cluster: Cluster::default(), now: Time::ZERO, seq: 0, log: Vec::new() };
+        let mut world =
+            Self { cluster: Cluster::of_newest_level(), now: Time::ZERO, seq: 0, log: Vec::new() };
         let nodes = policy.nodes.len();
         world.apply(Event::PolicyChanged { policy: Arc::new(policy), keeps_edits: true });
         for node in (0..nodes).map(|index| NodeId(u32::try_from(index).unwrap())) {

@@ -11,7 +11,7 @@ use spur_core::id::NodeId;
 use spur_core::model::node::Health;
 use spur_core::text::time::Seconds;
 use spur_proto::convert::node::Pulse;
-use spur_proto::convert::{agent as convert, reject};
+use spur_proto::convert::{agent as convert, known_level, reject};
 use spur_proto::keys::{Keyring, PublicKey, Role};
 use spur_proto::listen::Peer;
 use spur_proto::refusal;
@@ -157,6 +157,10 @@ impl Attendance {
             let node = node.ok_or_else(|| reject::error(&Reject::UnknownNode(hello.node_name.clone())))?;
             // Checked before the other daemon of this name is pinged: it may be alive and not respond.
             controller::kept_by_host(&cluster, node, &registration).map_err(|kept| reject::error(&kept))?;
+            let (knows, has) = (known_level(hello.feature_level), cluster.feature_level());
+            if knows < has {
+                return Err(reject::error(&Reject::NodeTooOld { node: Arc::clone(node.name()), knows, has }));
+            }
             (node.id, node.registration.clone().filter(|_| node.health == Health::Up))
         };
         let identity = Identity::of(hello, peer);

@@ -9,8 +9,10 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use spur_core::cluster::FeatureLevel;
 use spur_core::id::NodeId;
 use spur_core::model::node::Registration;
+use spur_proto::convert::known_level;
 use spur_proto::v1;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -43,6 +45,8 @@ pub(super) struct Identity {
     host: Host,
     /// Address of the node's service, for messages.
     address: String,
+    /// The highest feature level that the daemon knows.
+    pub(super) knows: FeatureLevel,
 }
 
 /// A host: a cloned image may have the same name, but not the same network address.
@@ -70,6 +74,7 @@ impl Identity {
             boot: hello.boot_id.clone(),
             host: Host { name: hello.hostname.clone(), peer },
             address: hello.address.clone(),
+            knows: known_level(hello.feature_level),
         }
     }
 
@@ -80,6 +85,7 @@ impl Identity {
             boot: said.boot_id.to_string(),
             host: Host { name: said.hostname.to_string(), peer: said.peer.to_string() },
             address: said.address.to_string(),
+            knows: FeatureLevel::OLDEST,
         }
     }
 
@@ -216,7 +222,8 @@ mod tests {
     fn identity(text: &str) -> Identity {
         let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
         let [spool, boot, name, peer, instance] = <[String; 5]>::try_from(words).unwrap();
-        Identity { instance, spool, boot, host: Host { name, peer }, address: "a:1".into() }
+        let (host, knows) = (Host { name, peer }, FeatureLevel::NEWEST);
+        Identity { instance, spool, boot, host, address: "a:1".into(), knows }
     }
 
     fn agents(answer: Duration, back: Duration) -> Agents {

@@ -12,6 +12,7 @@ mod silence;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use spur_core::cluster::FeatureLevel;
 use spur_core::controller::Effect;
 use spur_core::id::{Attempt, NodeId};
 use spur_proto::convert::node::Pulse;
@@ -107,6 +108,20 @@ impl Agents {
     /// Returns a node's last heartbeat.
     pub(crate) fn pulse(&self, node: NodeId) -> Pulse {
         self.table().nodes.get(&node).map(|slot| slot.pulse).unwrap_or_default()
+    }
+
+    /// Returns the highest feature level that each connected node knows.
+    pub(crate) fn known_levels(&self) -> BTreeMap<NodeId, FeatureLevel> {
+        let table = self.table();
+        let connected =
+            table.nodes.keys().filter_map(|node| Some((*node, table.open(*node)?.identity.knows)));
+        connected.collect()
+    }
+
+    /// Ends the connections of nodes that do not know a level. They are refused when they register again.
+    pub(crate) fn cut_off_below(&self, level: FeatureLevel) {
+        let old = self.known_levels().into_iter().filter(|(_, knows)| *knows < level);
+        old.for_each(|(node, _)| self.cut_off(node));
     }
 
     /// Returns the numbers of connected nodes and queued orders.

@@ -3,8 +3,8 @@
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use spur_core::cluster::Cluster;
 use spur_core::cluster::sight::Sight;
+use spur_core::cluster::{Cluster, FeatureLevel};
 use spur_core::controller::command::{NewPlaces, NodeChange, NodeStateChange};
 use spur_core::controller::{Command, Haste, Reject};
 use spur_core::model::caller::Caller;
@@ -72,6 +72,9 @@ impl Desk {
                 Condition::Away { why, .. } => why.to_string(),
             },
             differs: self.differs.read(),
+            feature_level: cluster.feature_level().0,
+            newest_feature_level: FeatureLevel::NEWEST.0,
+            old_nodes: self.old_nodes(&cluster),
             debug_level: debug_level.to_owned(),
             debug_flags,
         }

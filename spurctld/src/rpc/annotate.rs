@@ -32,7 +32,7 @@ impl Desk {
         if request.preview {
             let lines = runs.iter().map(|run| run.line.clone());
             let lines = std::iter::once(" Modified jobs...".to_owned()).chain(lines).collect();
-            spur_core::controller::may_annotate(&caller, &runs, &note)
+            spur_core::controller::may_annotate(&self.replica.read(), &caller, &runs, &note)
                 .map_err(|refused| reject::status(&refused))?;
             return Ok(v1::ChangeAccountsResponse { lines });
         }

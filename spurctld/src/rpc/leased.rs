@@ -36,7 +36,7 @@ enum Needs {
 }
 
 /// Each method of the service for commands, with its condition.
-const METHODS: [(&str, Needs); 52] = [
+const METHODS: [(&str, Needs); 53] = [
     ("Ping", Needs::Nothing),
     ("Submit", Needs::Commit),
     ("SubmitStream", Needs::Commit),
@@ -80,6 +80,7 @@ const METHODS: [(&str, Needs); 52] = [
     ("ListLicenses", Needs::Cluster),
     ("Reconfigure", Needs::Commit),
     ("Shutdown", Needs::Leader),
+    ("RaiseFeatureLevel", Needs::Commit),
     ("GetStatistics", Needs::Lease),
     ("SetDebug", Needs::Leader),
     ("ListAccounting", Needs::Lease),

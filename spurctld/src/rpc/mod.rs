@@ -9,6 +9,7 @@ mod allocations;
 mod annotate;
 mod defrag;
 mod events;
+mod feature_level;
 mod filter;
 pub(crate) mod fix;
 mod foretell;
@@ -689,6 +690,14 @@ impl Controller for Desk {
     ) -> Result<Response<v1::ShutdownResponse>, Status> {
         let caller = self.caller(&request)?;
         self.shut_down(&caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn raise_feature_level(
+        &self,
+        request: Request<v1::RaiseFeatureLevelRequest>,
+    ) -> Result<Response<v1::RaiseFeatureLevelResponse>, Status> {
+        let caller = self.caller(&request)?;
+        self.raise_level(caller, request.into_inner()).await.map(Response::new)
     }
 
     async fn list_accounting(

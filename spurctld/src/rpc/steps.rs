@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spur_core::cluster::{Cluster, Node};
+use spur_core::cluster::{Cluster, FeatureLevel, Node};
 use spur_core::controller::{Command, Reject, environment};
 use spur_core::id::{Attempt, JobId, StepId};
 use spur_core::model::alloc::NodeAlloc;
@@ -80,6 +80,8 @@ impl Desk {
             }
             match found.steps.iter().find(|known| known.id == step) {
                 Some(known) => {
+                    // Nodes of a lower level know of no steps that run one program together.
+                    let het_steps = if cluster.feature_level() < FeatureLevel(2) { &[] } else { het_steps };
                     let world = World::of(&cluster, caller, het_steps, &self.node_addresses);
                     let place = world.map_err(|refused| reject::status(&refused))?;
                     (found.attempt(), Arc::clone(known), place.and_then(|world| world.place(job, step)))
@@ -200,6 +202,7 @@ impl Desk {
             mpi_default: policy.mpi_default.name().to_owned(),
             kill_on_bad_exit: policy.kill_on_bad_exit,
             propagated_limits: policy.propagated(),
+            ends_in_time: cluster.feature_level() >= FeatureLevel(2),
         })
     }
 

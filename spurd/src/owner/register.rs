@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prost::bytes::Bytes;
+use spur_core::cluster::FeatureLevel;
 use spur_core::compute::allegiance::Disobedience;
 use spur_core::id::HistoryId;
 use spur_core::model::fabric_report::FabricReport;
@@ -314,6 +315,7 @@ impl Registrar {
             fault: self.spool.fault().to_string(),
             containment: self.containment.clone(),
             fabric: Some(fabric),
+            feature_level: FeatureLevel::NEWEST.0,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use spur_proto::client::Controller;
+use spur_proto::client::{CallError, Controller};
 use spur_proto::v1::{PingRequest, PingResponse, ReconfigureRequest, SetDebugRequest, ShutdownRequest};
 
 use super::{bare, errnumstr, meant};
@@ -64,7 +64,9 @@ struct Found {
     host: String,
     /// True if the controller leads, or is the one that should lead.
     is_primary: bool,
-    /// The controller's answer to a ping; `None` if the controller does not answer.
+    /// True if the controller is there. A standby of level 1 answers no ping, and names the leader instead.
+    is_up: bool,
+    /// The controller's answer to a ping; `None` if it gave none.
     answer: Option<PingResponse>,
 }
 
@@ -78,15 +80,16 @@ pub(super) async fn is_there(session: &mut Session, wish: Option<Wish>) -> anyho
         let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host).to_owned();
         let call = async |mut controller: Controller, request| controller.ping(request).await;
         found.push(match connection.read(PingRequest { whoever_leads: true }, call).await {
-            Ok(answer) => Found { host, is_primary: !answer.stands_by, answer: Some(answer) },
+            Ok(answer) => Found { host, is_primary: !answer.stands_by, is_up: true, answer: Some(answer) },
+            Err(CallError::Standby { .. }) => Found { host, is_primary: false, is_up: true, answer: None },
             Err(error) => {
                 failed = Some(error);
-                Found { host: address, is_primary: false, answer: None }
+                Found { host: address, is_primary: false, is_up: false, answer: None }
             }
         });
     }
     let leads = found.iter().any(|one| one.is_primary);
-    if !leads && let Some(lost) = found.iter_mut().find(|one| one.answer.is_none()) {
+    if !leads && let Some(lost) = found.iter_mut().find(|one| !one.is_up) {
         lost.is_primary = true;
     }
     let text = match wish {
@@ -101,6 +104,9 @@ pub(super) async fn is_there(session: &mut Session, wish: Option<Wish>) -> anyho
         None => found.iter().map(|one| format!("{}\n", in_words(one))).collect(),
     };
     write!(session.out, "{text}")?;
+    if let Some(news) = level_news(&found) {
+        session.inform(&news);
+    }
     match failed {
         _ if leads => Ok(0),
         Some(error) => Err(error.into()),
@@ -108,20 +114,50 @@ pub(super) async fn is_there(session: &mut Session, wish: Option<Wish>) -> anyho
     }
 }
 
+/// Returns what keeps the cluster from a higher feature level, or the command that raises it; `None` if
+/// the cluster has the highest level that its controllers know, or if no controller leads.
+fn level_news(found: &[Found]) -> Option<String> {
+    let answers = || found.iter().filter_map(|one| one.answer.as_ref());
+    let leader = answers().find(|answer| !answer.stands_by)?;
+    let (has, newest) = (leader.feature_level, leader.newest_feature_level);
+    if has >= newest {
+        return None;
+    }
+    let knows = |answer: &PingResponse| answer.newest_feature_level >= newest;
+    let old = answers()
+        .filter(|answer| !knows(answer))
+        .map(|answer| format!("the controller at {}", answer.hostname));
+    let silent =
+        found.iter().filter(|one| one.answer.is_none()).map(|one| format!("the controller at {}", one.host));
+    let nodes = (!leader.old_nodes.is_empty()).then(|| format!("the spurd of {}", leader.old_nodes));
+    let waits_for: Vec<String> = old.chain(silent).chain(nodes).collect();
+    Some(match waits_for.is_empty() {
+        true => format!(
+            "FeatureLevel={has}; all daemons that answer know FeatureLevel={newest}, and scontrol update \
+             FeatureLevel={newest} raises it"
+        ),
+        false => format!(
+            "FeatureLevel={has}; FeatureLevel={newest} waits for an upgrade of {}",
+            waits_for.join(", ")
+        ),
+    })
+}
+
 fn in_words(found: &Found) -> String {
     if let Some(answer) = &found.answer {
         return is_up(answer);
     }
     let role = if found.is_primary { "primary" } else { "backup" };
-    format!("Slurmctld({role}) at {} is DOWN", found.host)
+    let state = if found.is_up { "UP" } else { "DOWN" };
+    format!("Slurmctld({role}) at {} is {state}", found.host)
 }
 
 /// Returns the result of a ping under Slurm's keys; `own` adds the leader's answer.
 fn pinged(found: &Found, own: bool) -> serde_json::Value {
     let mut ping = json!({
         "hostname": found.answer.as_ref().map_or(&found.host, |answer| &answer.hostname),
-        "pinged": if found.answer.is_some() { "UP" } else { "DOWN" },
-        "responding": found.answer.is_some(),
+        "pinged": if found.is_up { "UP" } else { "DOWN" },
+        "responding": found.is_up,
         "mode": if found.is_primary { "primary" } else { "backup" },
         "primary": found.is_primary,
         "latency": 0,

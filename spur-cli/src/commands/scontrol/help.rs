@@ -26,6 +26,7 @@ pub(super) const COMMANDS: &str = "\
     create reservation KEY=VALUE …  ReservationName= StartTime= EndTime=|Duration= Nodes=|NodeCnt= PartitionName=
                                     Licenses= Features= Users= Accounts= Flags= Comment=
     update ReservationName=NAME …   the same keys; Duration, Nodes, Users, Accounts and Flags also with += and -=
+    update FeatureLevel=N           let the cluster use what level N has added, once all daemons know it; no way back
     delete ReservationName=NAME     end a reservation; jobs that wait for it are held
     show job|node|partition|reservation|step|license [NAMES]
     listpids JOB[.STEP] [NODE]      processes of running steps, on one node or on all

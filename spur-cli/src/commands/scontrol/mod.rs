@@ -36,7 +36,8 @@ use spur_core::model::change::{ChangeError, JobChange};
 use spur_core::text::nearest::nearest;
 use spur_proto::client::{Controller, JOBS_AT_ONCE};
 use spur_proto::v1::{
-    CreateReservationRequest, GetScriptRequest, JobFilter, UpdateJobRequest, UpdateReservationRequest,
+    CreateReservationRequest, GetScriptRequest, JobFilter, RaiseFeatureLevelRequest, UpdateJobRequest,
+    UpdateReservationRequest,
 };
 
 use super::clusters;
@@ -445,6 +446,12 @@ async fn change(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
         }
         Update::Nodes(request) => {
             let call = async |mut controller: Controller, request| controller.update_nodes(request).await;
+            session.connection()?.change(request, call).await.context(bare("slurm_update error"))?;
+        }
+        Update::FeatureLevel(level) => {
+            let request = RaiseFeatureLevelRequest { level, ..RaiseFeatureLevelRequest::default() };
+            let call =
+                async |mut controller: Controller, request| controller.raise_feature_level(request).await;
             session.connection()?.change(request, call).await.context(bare("slurm_update error"))?;
         }
         Update::Partition(request) => {

@@ -21,10 +21,12 @@ impl Page {
     /// Returns the output for the controller's settings.
     pub(super) fn of(settings: Vec<KeyValue>, known: &Known<'_>, show: &Show) -> Page {
         let spur = KeyValue { key: "SPUR_VERSION".to_owned(), value: known.controller.version.clone() };
+        let level = known.controller.feature_level.max(1).to_string();
+        let level = KeyValue { key: "FeatureLevel".to_owned(), value: level };
         Page {
             slurm: slurm_keys::rows(&settings, known, show),
             cgroup: slurm_keys::control_groups(&settings, known, show),
-            own: [vec![spur], settings].concat(),
+            own: [vec![spur, level], settings].concat(),
         }
     }
 

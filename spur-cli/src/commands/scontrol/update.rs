@@ -25,6 +25,8 @@ pub enum Update {
     Nodes(UpdateNodesRequest),
     /// A partition.
     Partition(UpdatePartitionRequest),
+    /// The cluster's feature level.
+    FeatureLevel(u32),
     /// Jobs by name.
     Named {
         /// Name of the jobs.
@@ -123,6 +125,15 @@ pub fn read(words: &[String], zone: &TimeZone, now: Timestamp) -> Result<Update,
         let at = pairs.iter().position(|(key, _)| key.eq_ignore_ascii_case(whole))?;
         Some(pairs.remove(at).1)
     };
+    if let Some(level) = taken("FeatureLevel") {
+        let number = level.parse();
+        let level = number
+            .map_err(|_| Failure::new(format!("FeatureLevel={level}: a level is a number, such as 2")))?;
+        return match pairs.first() {
+            None => Ok(Update::FeatureLevel(level)),
+            Some((key, _)) => Err(unsupported(key, "FeatureLevel stands alone")),
+        };
+    }
     if let Some(name) = taken("JobName") {
         let user = taken("UserID");
         return Ok(Update::Named { name, user, changes: changes(pairs, zone, now)? });

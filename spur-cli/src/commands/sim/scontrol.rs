@@ -72,6 +72,7 @@ fn change<W: Watch>(world: &mut World<W>, words: &[String]) -> Result<Ran, Strin
     match update::read(&words, &TimeZone::UTC, now).map_err(|failure| failure.text)? {
         update::Update::Job(request) => update_jobs(world, &request),
         update::Update::Named { .. } => Err("name jobs by their numbers: JobId=".to_owned()),
+        update::Update::FeatureLevel(_) => Err("a simulation has the newest feature level".to_owned()),
         update::Update::Nodes(request) => update_nodes(world, &request),
         update::Update::Partition(request) => {
             let settings = request.settings.into_iter();

@@ -90,8 +90,7 @@ impl Run {
             unbound: bound.bind == CpuBind::None,
             cpu_bind: if *bound == CpuBinding::default() { String::new() } else { bound.to_string() },
             mem_bind: if *memory == MemBinding::default() { String::new() } else { memory.to_string() },
-            // The controller enforces the time limit of the step.
-            time_limit: None,
+            time_limit: wishes.spec.time_limit.filter(|_| !step.ends_in_time),
             terminal: window,
             task_prolog: found(&wishes.step.task_prolog),
             task_epilog: found(&wishes.step.task_epilog),

@@ -2,20 +2,24 @@
 
 use super::super::command::Annotated;
 use super::super::{Ctx, Reject, Reply};
-use crate::cluster::Event;
+use crate::cluster::{Cluster, Event};
 use crate::model::caller::Caller;
 use crate::model::note::JobNote;
 
 /// Operators may set everything; users may set the comment and the derived exit code of their own jobs.
 ///
 /// # Errors
-/// There is nothing to set, no job is named, or the caller lacks the right.
-pub fn check(caller: &Caller, runs: &[Annotated], note: &JobNote) -> Result<(), Reject> {
+/// There is nothing to set, no job is named, the caller lacks the right, or the cluster's feature level is
+/// too low.
+pub fn check(cluster: &Cluster, caller: &Caller, runs: &[Annotated], note: &JobNote) -> Result<(), Reject> {
     if note.is_empty() {
         return Err(Reject::Accounts(" You didn't give me anything to set".to_owned()));
     }
     if runs.is_empty() {
         return Err(Reject::NothingToDo(" Nothing modified".to_owned()));
+    }
+    for Annotated { run, .. } in runs {
+        cluster.allows(&Event::JobAnnotated { job: run.job, restarts: run.restart, note: note.clone() })?;
     }
     let is_own = |run: &Annotated| run.uid == caller.owner.uid;
     if caller.is_operator() || (note.admin_comment.is_none() && runs.iter().all(is_own)) {

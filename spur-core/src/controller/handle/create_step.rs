@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply};
 use super::owned;
-use crate::cluster::{Cluster, Event};
+use crate::cluster::{Cluster, Event, FeatureLevel};
 use crate::id::Attempt;
 use crate::id::JobId;
 use crate::model::alloc::{Alloc, NodeAlloc};
@@ -164,7 +164,8 @@ pub(super) fn check(
         gpus_per_task: devices::gpus_per_task(wish),
         submit_line: wish.submit_line.clone(),
         cancelled_by: None,
-        time_limit: wish.time_limit,
+        // At a lower level the nodes of the step enforce its time limit.
+        time_limit: wish.time_limit.filter(|_| cluster.feature_level() >= FeatureLevel(2)),
         timed_out: None,
     };
     Ok(Decision { attempt: job.attempt(), step: Arc::new(step) })

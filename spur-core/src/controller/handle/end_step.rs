@@ -65,6 +65,7 @@ pub(super) fn check_limit(
     limit: TimeLimit,
 ) -> Result<Limited, Reject> {
     let job = owned(cluster, caller, id)?;
+    cluster.allows(&Event::StepLimitChanged { job: id, step, limit: limit.seconds() })?;
     match find(job, step)? {
         found if found.timed_out.is_some() => Err(Reject::AlreadyDone),
         _ => Ok(Limited { job: id, step, limit: limit.seconds() }),

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply};
-use crate::cluster::{Cluster, Event};
+use super::feature_level;
+use crate::cluster::{Cluster, Event, FeatureLevel};
 use crate::id::{HistoryId, JobId};
 use crate::model::history::Seen;
 
@@ -71,7 +72,11 @@ pub(super) fn doubt(ctx: &mut Ctx<'_>, why: Arc<str>, last_job: JobId) -> Reply 
 pub(super) fn begin(ctx: &mut Ctx<'_>, history: HistoryId, reign: u64, accounting: (u64, JobId)) -> Reply {
     let (end, (reached, last_job)) = (ctx.cluster().seq(), accounting);
     if ctx.cluster().history().is_none() {
+        let is_new = feature_level::is_new(ctx.cluster());
         ctx.emit(Event::HistoryBegun { history, parents: Vec::new(), last_job: JobId(0) });
+        if is_new {
+            feature_level::enact(ctx, FeatureLevel::NEWEST);
+        }
     }
     ctx.emit(Event::ReignBegun { reign });
     if reached > end && ctx.cluster().doubt().is_none() {

@@ -9,6 +9,7 @@ mod condition;
 mod create_step;
 mod end_allocation;
 mod end_step;
+mod feature_level;
 mod history;
 mod hold;
 mod import;
@@ -148,7 +149,7 @@ fn command(ctx: &mut Ctx<'_>, caller: &Caller, mut command: Command) -> Result<R
             run(ctx, |all| accounts::check(all, caller, &ask, shown.as_deref()), enact)
         }
         Command::AnnotateJobs { runs, note } => {
-            annotate::check(caller, &runs, &note)?;
+            annotate::check(ctx.cluster(), caller, &runs, &note)?;
             Ok(annotate::enact(ctx, runs, note))
         }
         Command::ImportHistory { last_job, jobs, steps } => {
@@ -226,6 +227,9 @@ fn command(ctx: &mut Ctx<'_>, caller: &Caller, mut command: Command) -> Result<R
         }
         Command::DeleteReservation { name } => {
             run(ctx, |all| reservation::check_gone(all, caller, &name), reservation::enact_gone)
+        }
+        Command::RaiseFeatureLevel { level, daemons } => {
+            run(ctx, |all| feature_level::check(all, caller, level, &daemons), feature_level::enact)
         }
         Command::Reconfigure(policy) => {
             run(ctx, |all| reconfigure::check(all, now, caller, policy), reconfigure::enact)

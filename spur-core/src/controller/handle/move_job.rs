@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply, ending};
 use super::{preempt, start};
-use crate::cluster::{Cluster, Event};
+use crate::cluster::{Cluster, Event, FeatureLevel};
 use crate::id::JobId;
 use crate::model::caller::Caller;
 use crate::model::nomination::Nomination;
@@ -30,6 +30,8 @@ pub(super) fn check(
     caller: &Caller,
     proposed: &Start,
 ) -> Result<Decision, Reject> {
+    // An older program drops the nodes that are kept for a job that is still ending.
+    cluster.has_level(FeatureLevel(2), "scontrol defrag")?;
     let id = proposed.attempt.job;
     let stale = |what: &str| Err(Reject::Stale(format!("job {id}: {what}")));
     if !caller.is_operator() {

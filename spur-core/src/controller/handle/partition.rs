@@ -77,7 +77,10 @@ fn changed(
     }
     match config.contradictions().into_iter().next() {
         Some((key, problem)) => Err(Reject::Invalid(format!("{key}: {problem}"))),
-        None => Ok(config),
+        None => {
+            cluster.allows(&config)?;
+            Ok(config)
+        }
     }
 }
 

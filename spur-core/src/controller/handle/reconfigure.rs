@@ -38,6 +38,7 @@ pub(super) fn check(
     if policy == *cluster.policy() {
         return Ok(Decision { policy: None, file_qos, changes: told.sentences });
     }
+    cluster.allows(&policy)?;
     // Only names matter for judging a topology; numbers are assigned when the policy is applied.
     let nodes: Vec<(NodeId, &str)> =
         (0u32..).map(NodeId).zip(policy.nodes.iter().map(|node| &*node.name)).collect();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::super::command::Submission;
 use super::super::{Ctx, Reject, Reply, accrual, ending, kept_priority, tasks};
 use super::{account, limits, partition, qos, reservation};
-use crate::cluster::{Cluster, Event, Partition};
+use crate::cluster::{Cluster, Event, FeatureLevel, Partition};
 use crate::id::{ArrayTaskId, JobId};
 use crate::model::caller::Caller;
 use crate::model::config::EnforcePartLimits;
@@ -166,6 +166,10 @@ fn resolve(
         return Err(Reject::Invalid("only operators may raise a priority with a negative --nice".to_owned()));
     }
     let reboots = boot_first(cluster, &mut spec);
+    if let Some(batch) = spec.batch.as_mut().filter(|_| cluster.feature_level() < FeatureLevel(2)) {
+        // Only a policy of level 2 treats limits that the user named differently.
+        batch.limits_named = false;
+    }
     if spec.partitions.is_empty() {
         let reserved = spec.reservations().find_map(|name| cluster.reservation(name)?.partition.as_deref());
         let reserved = reserved.and_then(|name| cluster.partition(name));
@@ -327,6 +331,7 @@ pub(super) fn judge(
     feasibility: &Feasibility,
     spec: &JobSpec,
 ) -> Result<Vec<String>, Reject> {
+    cluster.allows(spec)?;
     for partition in partitions(cluster, spec)? {
         admit(partition, caller, spec)?;
     }

@@ -149,7 +149,7 @@ fn changed(
     if pending.is_none() && changes.iter().any(|change| !change.fits_running()) {
         return Err(Reject::NotPending);
     }
-    let checkpoint = checkpoint(now, job, changes)?;
+    let checkpoint = checkpoint(cluster, now, job, changes)?;
     let mut spec = JobSpec::clone(&job.spec);
     let (mut hold, mut warnings) = (None, Vec::new());
     for change in changes {
@@ -219,10 +219,16 @@ fn changed(
 ///
 /// # Errors
 /// The job does not run, or its last checkpoint is less than [`CHECKPOINT_PERIOD`] old.
-fn checkpoint(now: Time, job: &Job, changes: &[JobChange]) -> Result<Option<Checkpointed>, Reject> {
+fn checkpoint(
+    cluster: &Cluster,
+    now: Time,
+    job: &Job,
+    changes: &[JobChange],
+) -> Result<Option<Checkpointed>, Reject> {
     if !changes.contains(&JobChange::Checkpoint) {
         return Ok(None);
     }
+    cluster.allows(&Event::JobCheckpointed { job: job.id })?;
     if !matches!(job.phase, Phase::Running { .. } | Phase::Suspended(_)) {
         return Err(Reject::NotRunning);
     }

@@ -44,6 +44,11 @@ pub struct Policy {
     pub licenses: Vec<(Arc<str>, u32)>,
 }
 
+/// True for the default of `propagate_resource_limits`.
+fn is_all(limits: &[Arc<str>]) -> bool {
+    matches!(limits, [only] if **only == *"ALL")
+}
+
 /// Policy for all jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -68,12 +73,16 @@ pub struct JobPolicy {
     pub mpi_default: MpiDefault,
     /// `kill_on_bad_exit`: whether a step ends with its first task that fails, unless `srun -K` says
     /// otherwise.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub kill_on_bad_exit: bool,
     /// `propagate_resource_limits`: the limits that jobs get of their users'; `ALL` and `NONE` stand alone.
+    #[serde(skip_serializing_if = "is_all")]
     pub propagate_resource_limits: Vec<Arc<str>>,
     /// `propagate_resource_limits_except`: the limits that jobs do not get where the former is `ALL`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub propagate_resource_limits_except: Vec<Arc<str>>,
     /// `use_interactive_step`: whether the shell of `salloc` runs on the first node of the allocation.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub use_interactive_step: bool,
     /// `private_data`: what is hidden from everybody but operators; in order, each once.
     pub private_data: Vec<Private>,

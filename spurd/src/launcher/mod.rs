@@ -507,13 +507,15 @@ fn bury(lost: &[StepAttempt], spool: &Spool, groups: Option<&Groups>) -> io::Res
 /// Splits a control connection into its two directions.
 fn wire(stream: UnixStream) -> (Reading, Writing) {
     let (reading, writing) = stream.into_split();
-    (Reading { half: reading, received: Vec::new() }, Writing { half: writing })
+    (Reading { half: reading, received: Vec::new(), unknown: 0 }, Writing { half: writing })
 }
 
 #[derive(Debug)]
 struct Reading {
     half: OwnedReadHalf,
     received: Vec<u8>,
+    /// Number of frames of a newer release that were skipped.
+    unknown: u64,
 }
 
 impl Reading {
@@ -523,6 +525,17 @@ impl Reading {
         loop {
             if let Some((frame, length)) = Frame::decode(&self.received)? {
                 self.received.drain(..length);
+                if let Frame::Unknown(kind) = frame {
+                    self.unknown += 1;
+                    if self.unknown.is_power_of_two() {
+                        tracing::warn!(
+                            kind,
+                            unknown = self.unknown,
+                            "spurstepd is newer: a message of it is skipped"
+                        );
+                    }
+                    continue;
+                }
                 return Ok(Some(frame));
             }
             match self.half.read_buf(&mut self.received).await {

@@ -192,13 +192,13 @@ impl Registrar {
             tokio::time::timeout(WELCOME, opening).await.map_err(|_| StreamError::Silent)??;
         let welcome = self.welcomed(first)?;
         attended.welcomed = true;
-        let (mut news, mut condition) = (self.settings.clone(), self.spool.news());
+        let (mut news, mut condition, mut unknown) = (self.settings.clone(), self.spool.news(), 0);
         tracing::info!(%controller, cluster = welcome.cluster_name, "registered as {}", settings.name);
         let mut standing_wanted: Option<StandingWanted> = None;
         let mut beat = tokio::time::interval(Duration::from_secs(welcome.heartbeat_interval.max(1).into()));
         loop {
             tokio::select! {
-                order = self.next_order(&mut orders) => match order? {
+                order = self.next_order(&mut orders, &mut unknown) => match order? {
                     v1::order::Order::Standing(standing) => {
                         // A health check that has stopped waiting needs no answer.
                         let _ = standing_wanted.take().map(|wanted| wanted.send(standing));
@@ -259,7 +259,12 @@ impl Registrar {
         self.spool.tell(order.seq, order.last_job);
     }
 
-    async fn next_order(&self, orders: &mut Streaming<v1::Order>) -> Result<v1::order::Order, StreamError> {
+    /// Returns the next order that this release knows; `unknown` counts the others of the stream.
+    async fn next_order(
+        &self,
+        orders: &mut Streaming<v1::Order>,
+        unknown: &mut u64,
+    ) -> Result<v1::order::Order, StreamError> {
         loop {
             let order = orders.message().await?.ok_or(StreamError::Ended)?;
             self.spool.allegiance().obeys(agent::history(&order.history)?, order.epoch)?;
@@ -267,7 +272,15 @@ impl Registrar {
             match order.order {
                 Some(v1::order::Order::Shutdown(_)) => return Err(StreamError::Dismissed),
                 Some(order) => return Ok(order),
-                None => tracing::error!("an order that this release does not know: the controller is newer"),
+                None => {
+                    *unknown += 1;
+                    if unknown.is_power_of_two() {
+                        tracing::error!(
+                            unknown = *unknown,
+                            "the controller is newer: an order of it is skipped"
+                        );
+                    }
+                }
             }
         }
     }

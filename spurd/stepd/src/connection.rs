@@ -24,6 +24,8 @@ pub(crate) struct Connection {
     pub(crate) watching: bool,
     /// Number of the node to whose part of the step the connection leads.
     pub(crate) peer: Option<u32>,
+    /// Number of frames of a newer release that were skipped.
+    unknown: u64,
 }
 
 impl Connection {
@@ -39,6 +41,7 @@ impl Connection {
             attached: false,
             watching: false,
             peer: None,
+            unknown: 0,
         })
     }
 
@@ -102,6 +105,16 @@ impl Connection {
         let (mut frames, mut taken) = (Vec::new(), 0);
         loop {
             match Frame::decode(&self.received[taken..]) {
+                Ok(Some((Frame::Unknown(kind), length))) => {
+                    self.unknown += 1;
+                    if self.unknown.is_power_of_two() {
+                        let count = self.unknown;
+                        eprintln!(
+                            "spurstepd: spurd is newer: {count} messages skipped, the last of kind {kind}"
+                        );
+                    }
+                    taken += length;
+                }
                 Ok(Some((frame, length))) => {
                     frames.push(frame);
                     taken += length;

@@ -26,6 +26,8 @@ impl Shell {
                 }
                 // These are from a client that was attached before, so the offsets are out of date.
                 Frame::Input(_) | Frame::Ack(Ack::Output { .. }) => {}
+                // `Connection::frames` has counted and skipped these.
+                Frame::Unknown(_) => {}
                 Frame::Launch(_) | Frame::Event(_) | Frame::Output(_) | Frame::Ack(Ack::Input { .. }) => {
                     eprintln!("spurstepd: a frame that only spurstepd sends; connection closed");
                     self.clients.all[index].close();

@@ -69,8 +69,8 @@ pub enum StoreError {
     },
     /// The schema is newer than this program.
     #[error(
-        "{} has schema {found}, written by a newer Spur; this one knows schemas up to {known}: start the newer \
-         program", path.display()
+        "{} has schema {found}, written by a newer Spur; this one knows schemas up to {known}: start {}", path.display(),
+        able(*.oldest)
     )]
     NewerSchema {
         /// Path or URL of the database.
@@ -79,6 +79,8 @@ pub enum StoreError {
         found: i64,
         /// The newest schema that this program knows.
         known: i64,
+        /// The feature level that programs must know to use the schema, if the database names it.
+        oldest: Option<i64>,
     },
     /// The disk is full.
     #[error("no space is left for {}: nothing can be acknowledged until there is room on its file system", path.display())]
@@ -187,6 +189,14 @@ pub enum StoreError {
     /// The journal was closed, or stopped after a failure that was reported to an earlier commit.
     #[error("the journal has stopped")]
     Stopped,
+}
+
+/// The program that can use a newer schema.
+fn able(oldest: Option<i64>) -> String {
+    oldest.map_or_else(
+        || "the newer program".to_owned(),
+        |level| format!("a program that knows FeatureLevel={level}"),
+    )
 }
 
 impl StoreError {

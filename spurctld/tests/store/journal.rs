@@ -163,6 +163,19 @@ async fn a_newer_schema_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
+async fn a_newer_schema_says_which_programs_can_use_it() {
+    let path = directory("oldest").join("spur.db");
+    Journal::open(&path).await.unwrap().0.close().await;
+    tamper(&path, "INSERT INTO _sqlx_migrations VALUES (7, 'later', 0, 1, x'00', 0)").await;
+    tamper(&path, "CREATE TABLE oldest (level INTEGER)").await;
+    tamper(&path, "INSERT INTO oldest VALUES (2)").await;
+    Journal::open(&path).await.unwrap().0.close().await;
+    tamper(&path, "INSERT INTO oldest VALUES (99)").await;
+    let refused = Journal::open(&path).await.err().unwrap().to_string();
+    assert!(refused.ends_with("start a program that knows FeatureLevel=99"), "{refused}");
+}
+
+#[tokio::test]
 async fn a_missing_entry_is_noticed() {
     let path = directory("gap").join("spur.db");
     let (journal, _) = Journal::open(&path).await.unwrap();

@@ -245,7 +245,13 @@ async fn a_server_whose_word_is_worth_nothing_is_refused() {
     }
     server.sql("unsafe", "INSERT INTO spur.schema_version VALUES (7)");
     let refused = Journal::open(&place).await.err().unwrap();
-    assert!(matches!(refused, StoreError::NewerSchema { found: 7, .. }), "{refused}");
+    assert!(matches!(refused, StoreError::NewerSchema { found: 7, oldest: None, .. }), "{refused}");
+    server.sql("unsafe", "CREATE TABLE spur.oldest (level bigint NOT NULL)");
+    server.sql("unsafe", "INSERT INTO spur.oldest VALUES (99)");
+    let refused = Journal::open(&place).await.err().unwrap();
+    assert!(matches!(refused, StoreError::NewerSchema { oldest: Some(99), .. }), "{refused}");
+    server.sql("unsafe", "UPDATE spur.oldest SET level = 2");
+    Journal::open(&place).await.unwrap().0.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

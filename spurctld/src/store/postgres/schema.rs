@@ -1,5 +1,7 @@
-//! The versions of the schema. A released migration is never edited: a new one is added.
+//! The versions of the schema. A released migration is never edited: a new one is added. The table `oldest`
+//! has the same meaning as in SQLite, see [`sqlite::schema`](crate::store::sqlite).
 
+use spur_core::cluster::FeatureLevel;
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Executor, Row};
 
@@ -20,10 +22,24 @@ pub(super) async fn migrate(connection: &mut PgConnection, database: &Database) 
     let found = limited(migrated(connection)).await;
     let found = found.map_err(|error| failed("bring the schema up to date in", &place, error))?;
     let known = i64::try_from(VERSIONS.len()).expect("a handful of versions");
-    if found > known {
-        return Err(StoreError::NewerSchema { path: place, found, known });
+    if found <= known {
+        return Ok(());
     }
-    Ok(())
+    let oldest = limited(oldest(connection)).await;
+    let oldest = oldest.map_err(|error| failed("read the schema of", &place, error))?;
+    match oldest.is_some_and(|oldest| oldest <= i64::from(FeatureLevel::NEWEST.0)) {
+        true => Ok(()),
+        false => Err(StoreError::NewerSchema { path: place, found, known, oldest }),
+    }
+}
+
+/// Returns the lowest feature level that a program must know to use the schema, if the schema names it.
+async fn oldest(connection: &mut PgConnection) -> Result<Option<i64>, sqlx::Error> {
+    let there = "SELECT to_regclass('spur.oldest') IS NOT NULL";
+    if !sqlx::query(there).fetch_one(&mut *connection).await?.try_get::<bool, _>(0)? {
+        return Ok(None);
+    }
+    sqlx::query("SELECT max(level) FROM spur.oldest").fetch_one(connection).await?.try_get(0)
 }
 
 /// Returns the version that was found, or the newest one after a migration.

@@ -1,9 +1,14 @@
 //! Versioned schemas of the SQLite databases. A released migration is never edited: a change is a new
 //! migration.
+//!
+//! A migration that programs of the level before can still use says so in the table `oldest`, whose column
+//! `level` has the lowest feature level that a program must know to use the schema. Such a program opens a
+//! schema that is newer than its own.
 
 use std::borrow::Cow;
 use std::path::Path;
 
+use spur_core::cluster::FeatureLevel;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Row, SqlSafeStr};
@@ -43,11 +48,17 @@ pub(super) async fn migrate(
         Ok(()) => Ok(()),
         Err(MigrateError::VersionMissing(_)) => {
             let found = sqlx::query("SELECT max(version) FROM _sqlx_migrations")
-                .fetch_one(conn)
+                .fetch_one(&mut *conn)
                 .await
                 .and_then(|row| row.try_get(0))
                 .map_err(|error| failed("read the schema of", path, error))?;
-            Err(StoreError::NewerSchema { path: path.to_owned(), found, known })
+            // A database without the table does not name the programs that can use it.
+            let oldest = sqlx::query("SELECT max(level) FROM oldest").fetch_one(conn).await;
+            let oldest = oldest.ok().and_then(|row| row.try_get(0).ok());
+            match oldest.is_some_and(|oldest: i64| oldest <= i64::from(FeatureLevel::NEWEST.0)) {
+                true => Ok(()),
+                false => Err(StoreError::NewerSchema { path: path.to_owned(), found, known, oldest }),
+            }
         }
         Err(MigrateError::VersionMismatch(version) | MigrateError::Dirty(version)) => Err(
             StoreError::damaged(path, format!("its schema {version} is not the one this program would make")),

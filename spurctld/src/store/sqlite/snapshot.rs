@@ -199,7 +199,7 @@ impl Reader {
         let mut conn = opened.map_err(|error| failed("open", &path, error))?;
         let facts: Facts = facts(&mut conn).await.map_err(|error| failed("read", &path, error))?;
         if facts.format > FORMAT {
-            return Err(StoreError::NewerSchema { path, found: facts.format, known: FORMAT });
+            return Err(StoreError::NewerSchema { path, found: facts.format, known: FORMAT, oldest: None });
         }
         if facts.cluster != cluster {
             return Err(StoreError::damaged(&path, "it is the snapshot of another cluster"));

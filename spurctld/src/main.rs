@@ -1,5 +1,6 @@
 //! `spurctld`: reads the command line and the configuration, runs the controller, and handles signals.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use spurctld::reload::Reload;
 use spurctld::server::{self, Server};
 use spurctld::stop::Stop;
 use spurctld::{detach, fault, log, moving};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Each pass of the planner allocates and frees some twenty small records per job; jemalloc does so faster
 /// than the system's allocator.
@@ -100,6 +101,8 @@ fn run(args: Args) -> anyhow::Result<()> {
             log_file.as_deref().inspect(|path| log::write_to(path));
             notify(&[NotifyState::Ready]);
         };
+        // A standby has its own handlers. A signal that arrives during its takeover waits here.
+        let ends = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
         let mut stood_by = false;
         let started = Server::start(config, file, || {
             stood_by = true;
@@ -107,7 +110,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         });
         let Some(server) = started.await? else { return Ok(()) };
         tracing::info!(address = %server.address(), version = env!("CARGO_PKG_VERSION"), "ready");
-        let signals = tokio::spawn(obey_signals(server.stop(), server.reload(), log_file.clone()));
+        let signals = tokio::spawn(obey_signals(ends, server.stop(), server.reload(), log_file.clone()));
         if !stood_by {
             be_ready();
         }
@@ -130,10 +133,8 @@ fn allow_many_files() {
 }
 
 /// Stops at SIGTERM and SIGINT; reopens the log and reads the configuration again at SIGHUP.
-async fn obey_signals(stop: Stop, reload: Reload, log_file: Option<PathBuf>) {
-    let listen = |kind| signal(kind);
-    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hang_up)) =
-        (listen(SignalKind::terminate()), listen(SignalKind::interrupt()), listen(SignalKind::hangup()))
+async fn obey_signals(ends: [io::Result<Signal>; 2], stop: Stop, reload: Reload, log_file: Option<PathBuf>) {
+    let ([Ok(mut terminate), Ok(mut interrupt)], Ok(mut hang_up)) = (ends, signal(SignalKind::hangup()))
     else {
         tracing::error!("signals cannot be received: stop the controller with scontrol shutdown");
         return;

@@ -39,7 +39,7 @@ class Hosts:
         self.work = work
         self.processes = {}
         # Two concurrent runs would remove each other's namespaces.
-        self.lock = open("/run/lock/spur-failover", "w", encoding="ascii")
+        self.lock = open(f"/run/lock/{BRIDGE}", "w", encoding="ascii")
         fcntl.flock(self.lock, fcntl.LOCK_EX)
         self.remove()
         command("ip", "link", "add", BRIDGE, "type", "bridge")

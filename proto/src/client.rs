@@ -31,9 +31,8 @@ use crate::v1::{
     CancelJobsRequest, ChangeAccountsRequest, CreateNodesRequest, CreatePartitionRequest,
     CreateReservationRequest, CreateStepRequest, DeleteNodesRequest, DeletePartitionRequest,
     DeleteReservationRequest, EndAllocationRequest, HoldJobsRequest, ImportHistoryRequest,
-    RaiseFeatureLevelRequest,
-    ReleaseJobsRequest, RequeueJobsRequest, SubmitRequest, SuspendJobsRequest, TopJobsRequest,
-    UpdateJobRequest, UpdateNodesRequest, UpdatePartitionRequest, UpdateReservationRequest,
+    RaiseFeatureLevelRequest, ReleaseJobsRequest, RequeueJobsRequest, SubmitRequest, SuspendJobsRequest,
+    TopJobsRequest, UpdateJobRequest, UpdateNodesRequest, UpdatePartitionRequest, UpdateReservationRequest,
 };
 use crate::v1::{MintTokenRequest, TokenClaims};
 

@@ -76,8 +76,8 @@ pub async fn run(
     let listener = listen(&settings).await?;
     let groups = control_groups(&settings, spool.place())?;
     let containers = JobContainers::open(&settings.agent, &settings.name, &settings.spool)?;
-    let constrains_devices = groups.as_ref().is_some_and(Groups::constrains_devices);
-    let facts = Arc::new(facts(&settings, &inventory, constrains_devices));
+    let facts =
+        Arc::new(facts(&settings, &inventory, groups.as_ref().is_some_and(Groups::constrains_devices)));
     let address = advertised(&settings, listener.local_addr()?.port());
     let settings = Arc::new(settings);
     let keyring = settings.keys.as_ref().map(|keys| Keyring::new(ClusterKeys::clone(keys)));
@@ -108,8 +108,7 @@ pub async fn run(
         visits: Arc::new(Mutex::new(BTreeMap::new())),
         shares: Default::default(),
     };
-    let tls = keyring.as_ref().map(|keys| tls::server(keys, Role::Node(settings.name.as_str().into())));
-    let server = tokio::spawn(serve(Incoming::tcp(listener, tls, Limits::for_process(CONNECTIONS)), service));
+    let server = tokio::spawn(serve(incoming(listener, &settings, keyring.as_ref()), service));
     keyring.iter().cloned().for_each(|keyring| serve_tokens(&settings, keyring));
     // An unhealthy node is drained before jobs arrive.
     let asked = health::look_after(settings_seen.clone()).await;
@@ -140,6 +139,12 @@ pub async fn run(
     }
     tracing::info!("spurd stops; jobs go on");
     Ok(Leftovers { spool, groups })
+}
+
+/// The connections to the node's service.
+fn incoming(listener: TcpListener, settings: &Settings, keyring: Option<&Keyring>) -> Incoming {
+    let tls = keyring.map(|keys| tls::server(keys, Role::Node(settings.name.as_str().into())));
+    Incoming::tcp(listener, tls, Limits::for_process(CONNECTIONS))
 }
 
 /// Listens on the address of the node's service.

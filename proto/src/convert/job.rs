@@ -107,8 +107,8 @@ pub fn render(cluster: &Cluster, job: &Job, outlook: Outlook<'_>, now: Time) -> 
     message
 }
 
-/// Encodes the time from which the job gains priority by age and, with `CALCULATE_RUNNING`, the present priority
-/// of a running or suspended job.
+/// Encodes the time from which the job gains priority by age and, with `CALCULATE_RUNNING`, the present
+/// priority of a running or suspended job.
 fn prioritized(cluster: &Cluster, job: &Job, now: Time, message: &mut v1::Job) {
     let calculates = cluster.policy().scheduler.has_flag(PriorityFlag::CalculateRunning);
     if calculates && matches!(job.phase, Phase::Running { .. } | Phase::Suspended(_)) {

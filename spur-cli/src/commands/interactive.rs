@@ -1,5 +1,5 @@
-//! The interactive mode of `scontrol` and `sacctmgr`: runs commands line by line until one ends it, or until the
-//! end of the input.
+//! The interactive mode of `scontrol` and `sacctmgr`: runs commands line by line until one ends it, or until
+//! the end of the input.
 
 use std::io::{self, IsTerminal, Write};
 

@@ -1,4 +1,5 @@
-//! Fair share: the standing of every user, computed from the policy tree and from usage as it was last rolled.
+//! Fair share: the standing of every user, computed from the policy tree and from usage as it was last
+//! rolled.
 //!
 //! Planner and readers compute standings on demand; applying entries never does.
 

@@ -99,8 +99,8 @@ impl<'a> Tariff<'a> {
 
     /// The charge for each second of these resources. With weights, the charge is the weighted sum of the
     /// resources; with `MAX_TRES`, the largest weighted resource of nodes plus the weighted licences; with
-    /// `MAX_TRES_GRES`, GRES are added like licences. Without weights, the charge is the CPUs, or the `shares`
-    /// of nodes, rounded up.
+    /// `MAX_TRES_GRES`, GRES are added like licences. Without weights, the charge is the CPUs, or the
+    /// `shares` of nodes, rounded up.
     fn charge(self, tres: &Tres, shares: Rate) -> Rate {
         if self.weights.is_empty() {
             return match self.billing {

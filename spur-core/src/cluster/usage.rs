@@ -369,9 +369,9 @@ impl Cluster {
         }
     }
 
-    /// True if anything depends on usage: a weight of fair share, accounts, a threshold of a QOS, or a budget of
-    /// a QOS or of an association. Also true if the number of jobs that gain age is limited, because rolls let
-    /// more jobs gain age. Otherwise usage is counted at the ends of runs and never rolled.
+    /// True if anything depends on usage: a weight of fair share, accounts, a threshold of a QOS, or a budget
+    /// of a QOS or of an association. Also true if the number of jobs that gain age is limited, because rolls
+    /// let more jobs gain age. Otherwise usage is counted at the ends of runs and never rolled.
     #[must_use]
     pub fn depends_on_usage(&self) -> bool {
         self.policy.scheduler.priority_weight_fairshare > 0

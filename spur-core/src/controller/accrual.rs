@@ -1,8 +1,8 @@
 //! The jobs that gain priority by age where `GrpJobsAccrue` or a `MaxJobsAccrue` limit their number.
 //!
-//! A job begins to gain age at its submission if its limits leave room, else at a later roll of usage. Jobs with
-//! smaller numbers come first. Tasks of an array count singly: if there is room for some of them only, these
-//! get a record of their own.
+//! A job begins to gain age at its submission if its limits leave room, else at a later roll of usage. Jobs
+//! with smaller numbers come first. Tasks of an array count singly: if there is room for some of them only,
+//! these get a record of their own.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Priorities that never fall (`INCR_ONLY`).
 //!
-//! A job's priority falls by itself only where usage is rolled, the policy tree or the configuration changes, or
-//! a user without an association submits for the first time. The priority before such a change is journalled
-//! where it was higher than after, so that replay and readers agree.
+//! A job's priority falls by itself only where usage is rolled, the policy tree or the configuration changes,
+//! or a user without an association submits for the first time. The priority before such a change is
+//! journalled where it was higher than after, so that replay and readers agree.
 
 use super::Ctx;
 use crate::cluster::{Cluster, Event};
@@ -33,5 +33,5 @@ fn priorities(cluster: &Cluster, now: Time) -> Vec<(JobId, u32)> {
         return Vec::new();
     }
     let priority = |job: &Job| (job.id, present_priority(cluster, job, now));
-    cluster.jobs().pending().map(|job| priority(job)).collect()
+    cluster.jobs().pending().map(priority).collect()
 }

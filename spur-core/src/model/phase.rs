@@ -171,8 +171,8 @@ pub struct Pending {
     pub not_before: Option<Time>,
     /// Time from which only resources keep the job waiting; `None` before that.
     pub eligible: Option<Time>,
-    /// Time from which the job gains priority by age, if limits of accounts or QOS count such jobs; `None` if it
-    /// gains none yet, or if no limit counts it.
+    /// Time from which the job gains priority by age, if limits of accounts or QOS count such jobs; `None` if
+    /// it gains none yet, or if no limit counts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accrued: Option<Time>,
     /// The priority below which the job does not fall with `INCR_ONLY`; `None` if it has not fallen yet.

@@ -271,9 +271,9 @@ async fn space_of_purged_runs_is_given_back() {
     let size = || std::fs::metadata(&path).unwrap().len();
     // Texts as long as those of real jobs.
     let real = |job_id| JobRow {
-        work_dir: format!("/home/user{job_id}/projects/simulation"),
+        work_dir: format!("/scratch/user{job_id}/projects/simulation"),
         submit_line: "sbatch --nodes=4 --time=1-00:00:00 --gres=gpu:8 train.sh".to_owned(),
-        std_out: format!("/home/user{job_id}/projects/simulation/slurm-{job_id}.out"),
+        std_out: format!("/scratch/user{job_id}/projects/simulation/slurm-{job_id}.out"),
         ..job(job_id)
     };
     for seq in 1..=50 {

@@ -252,7 +252,7 @@ impl Kernel {
         let mut found = Vec::new();
         for device in self.names(base) {
             let node_guid = self.line(format!("{base}/{device}/node_guid")).and_then(|guid| guid_of(&guid));
-            for number in self.names(&format!("{base}/{device}/ports")) {
+            for number in self.names(format!("{base}/{device}/ports")) {
                 let port = format!("{base}/{device}/ports/{number}");
                 let layer = self.line(format!("{port}/link_layer"));
                 // The lower half of the first GID is the GUID of the port.

@@ -93,8 +93,9 @@ fn place(job: Job, present: &PolicyTree, above: &[BTreeMap<String, String>; 2]) 
     let account = match job.account.is_empty() {
         true => {
             let user = present.0.get(&Key::User(job.user.clone())).into_iter().flatten();
-            let default = user.filter(|setting| setting.key == "DefaultAccount").map(|own| own.value.text());
-            default.last().unwrap_or_else(|| ROOT.to_owned())
+            let mut default =
+                user.filter(|setting| setting.key == "DefaultAccount").map(|own| own.value.text());
+            default.next_back().unwrap_or_else(|| ROOT.to_owned())
         }
         false => job.account.clone(),
     };

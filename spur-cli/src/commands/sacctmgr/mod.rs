@@ -362,8 +362,8 @@ const ALWAYS: [(&str, &str, u32); 8] = [
 ];
 
 impl Settings {
-    /// Takes a command that acts like an option of the commands after it, which only the interactive mode has.
-    /// Returns false for any other word.
+    /// Takes a command that acts like an option of the commands after it, which only the interactive mode
+    /// has. Returns false for any other word.
     fn take(&mut self, word: &str) -> bool {
         match word {
             "associations" => self.associations = true,

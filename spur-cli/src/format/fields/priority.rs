@@ -116,7 +116,8 @@ fn of_job(row: &Row, of_weights: &str, text: impl Fn(&PriorityFactors) -> String
     row.job.as_ref().map_or_else(|| of_weights.to_owned(), text)
 }
 
-/// Returns the priority with its fraction: the sum of the weighted factors, less the nice value, and at least 1.
+/// Returns the priority with its fraction: the sum of the weighted factors, less the nice value, and at least
+/// 1.
 fn exact(weights: &Weights, job: &PriorityFactors) -> f64 {
     if job.is_set {
         return job.priority.into();

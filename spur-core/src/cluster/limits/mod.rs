@@ -16,8 +16,8 @@ pub use reasons::reason;
 pub use rules::{Rule, Rules, Setter};
 pub use threshold::BelowThreshold;
 
-use super::Cluster;
 use super::tres::Amounts;
+use super::{Cluster, FeatureLevel};
 use crate::id::JobId;
 use crate::model::accounts::LimitKind;
 use crate::model::config::{AccountingEnforce, PriorityFlag};
@@ -155,7 +155,8 @@ impl Cluster {
     /// and `ACCRUE_ALWAYS` is not set.
     #[must_use]
     pub fn limits_accrual(&self) -> bool {
-        self.enforces(AccountingEnforce::Limits)
+        self.feature_level() >= FeatureLevel(2)
+            && self.enforces(AccountingEnforce::Limits)
             && self.accounts().limits_accrual()
             && !self.policy().scheduler.has_flag(PriorityFlag::AccrueAlways)
     }

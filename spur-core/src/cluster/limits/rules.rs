@@ -288,8 +288,8 @@ impl Sources<'_> {
         Rule { most: self.scaled(most, tres.is_some()), kind, tres, setter, holder }
     }
 
-    /// The amount of a limit of a QOS: with the flag `Relative`, the percentage of what the cluster has, or the
-    /// partition whose QOS it is, rounded down.
+    /// The amount of a limit of a QOS: with the flag `Relative`, the percentage of what the cluster has, or
+    /// the partition whose QOS it is, rounded down.
     fn relative(&self, qos: &Qos, kind: LimitKind, tres: Option<&TresKind>, most: u64) -> u64 {
         let is_relative = kind.may_be_relative() && qos.flags.contains(&QosFlag::Relative);
         let Some(tres) = tres.filter(|_| is_relative) else { return most };

@@ -40,8 +40,8 @@ impl Qos {
 }
 
 impl Cluster {
-    /// The usage threshold, of the QOS of the partition or of the job, that keeps a job waiting in a partition;
-    /// `None` if there is none, or if limits are not enforced.
+    /// The usage threshold, of the QOS of the partition or of the job, that keeps a job waiting in a
+    /// partition; `None` if there is none, or if limits are not enforced.
     #[must_use]
     pub fn below_threshold(&self, spec: &JobSpec, partition: &Partition) -> Option<BelowThreshold> {
         if !self.enforces(AccountingEnforce::Limits) {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::super::{Ctx, Reject, Reply};
-use crate::cluster::{Cluster, Event};
+use crate::cluster::{Cluster, Event, FeatureLevel};
 use crate::id::JobId;
 use crate::model::accounting::{JobRow, StepRow};
 use crate::model::caller::Caller;
@@ -31,6 +31,7 @@ pub(super) fn check(
     if !caller.is_administrator() {
         return Err(Reject::AccessDenied);
     }
+    cluster.has_level(FeatureLevel(2), "spur import slurm --history")?;
     if jobs.len() + steps.len() > MOST_ROWS {
         let rows = jobs.len() + steps.len();
         return Err(Reject::Invalid(format!("{rows} rows in one request, where {MOST_ROWS} is the most")));

@@ -8,6 +8,7 @@ use super::super::{Ctx, Effect, Reject, Reply, ending, power, reboot, reported, 
 use super::{condition, report};
 use crate::cluster::{Cluster, Event, Node};
 use crate::id::{Attempt, JobId, NodeId};
+use crate::model::fabric_report::FabricReport;
 use crate::model::job::Job;
 use crate::model::node::{Health, NodeGres, Registration, SHARD};
 use crate::model::phase::{EndState, Hold, Phase};
@@ -50,6 +51,7 @@ pub(super) fn check(
     let node = cluster.node_named(name).filter(|node| node.configured || !node.jobs.is_empty());
     let node = node.ok_or_else(|| Reject::UnknownNode(name.to_owned()))?;
     kept_by_host(cluster, node, &registration)?;
+    let registration = of_level(cluster, registration);
     let wanted = |attempt: Attempt| {
         cluster.job(attempt.job).is_some_and(|job| job.attempt() == attempt && holds(job, node.id))
     };
@@ -104,6 +106,16 @@ pub(super) fn check(
         lacking,
         fault,
     })
+}
+
+/// A registration without the parts that the cluster's level does not contain.
+fn of_level(cluster: &Cluster, registration: Arc<Registration>) -> Arc<Registration> {
+    match cluster.allows(&*registration) {
+        Ok(()) => registration,
+        Err(_) => {
+            Arc::new(Registration { fabric: FabricReport::default(), ..Registration::clone(&registration) })
+        }
+    }
 }
 
 /// Carries out a registration. Unacknowledged reports are handled in the same step, so that no time limit

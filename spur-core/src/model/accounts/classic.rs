@@ -1,5 +1,5 @@
-//! Classic fair share (`NO_FAIR_TREE`): each association's factor from its normalized shares and its effective
-//! usage, as Slurm computes them.
+//! Classic fair share (`NO_FAIR_TREE`): each association's factor from its normalized shares and its
+//! effective usage, as Slurm computes them.
 //!
 //! The factor is `2^(-(U/S)/d)`, with the effective usage `U`, the normalized shares `S` and the dampening
 //! factor `d`; it is 0 without shares. All values are computed from the root down.
@@ -73,10 +73,11 @@ struct Level {
 }
 
 impl Level {
-    /// The effective usage under `DEPTH_OBLIVIOUS`: the normalized shares times `p · l^k`. Here `p` is the ratio
-    /// of effective usage to shares of the association above, and `l` the same ratio of this association over
-    /// that of all siblings, whose normalized usage is `siblings`. The exponent `k` is below 1 where `l` would
-    /// bring the product back towards 1. Without usage or shares, the effective usage is the normalized usage.
+    /// The effective usage under `DEPTH_OBLIVIOUS`: the normalized shares times `p · l^k`. Here `p` is the
+    /// ratio of effective usage to shares of the association above, and `l` the same ratio of this
+    /// association over that of all siblings, whose normalized usage is `siblings`. The exponent `k` is below
+    /// 1 where `l` would bring the product back towards 1. Without usage or shares, the effective usage is
+    /// the normalized usage.
     fn depth_oblivious(self, above: &Standing, siblings: f64) -> f64 {
         if self.norm_shares == 0.0
             || self.usage == 0.0
@@ -100,12 +101,13 @@ mod tests {
     use super::*;
     use crate::model::accounts::usage::{Amount, Rate};
 
-    /// An association: its name, the position of the one above, its raw shares (`None` for the parent's) and its
-    /// usage; then the normalized shares, and the effective usage and the factor of both kinds of classic fair
-    /// share.
+    /// An association: its name, the position of the one above, its raw shares (`None` for the parent's) and
+    /// its usage; then the normalized shares, and the effective usage and the factor of both kinds of classic
+    /// fair share.
     type Row = (&'static str, usize, Option<u32>, u64, f64, (f64, f64), (f64, f64));
 
-    /// The values that `sshare` of Slurm 22.05 printed for this tree; those of `DEPTH_OBLIVIOUS` after two periods.
+    /// The values that `sshare` of Slurm 22.05 printed for this tree; those of `DEPTH_OBLIVIOUS` after two
+    /// periods.
     #[rustfmt::skip]
     const SLURM: [Row; 17] = [
         ("root", 0, Some(1), 1255, 1.0, (1.0, 0.5), (1.0, 0.5)),
@@ -147,7 +149,11 @@ mod tests {
                 let (usage, factor) = if depth_oblivious { oblivious } else { plain };
                 let own = [standing.norm_shares, standing.effective_usage, standing.factor.unwrap()];
                 let decimals = own.map(|value| format!("{value:.6}"));
-                assert_eq!(decimals, [norm_shares, usage, factor].map(|value| format!("{value:.6}")), "{name}");
+                assert_eq!(
+                    decimals,
+                    [norm_shares, usage, factor].map(|value| format!("{value:.6}")),
+                    "{name}"
+                );
             }
         }
     }

@@ -13,6 +13,7 @@ mod policy;
 mod priority_flag;
 mod propagated;
 mod qos;
+mod reset_period;
 mod specialized;
 mod state;
 #[cfg(test)]
@@ -26,6 +27,7 @@ pub use policy::*;
 pub use priority_flag::PriorityFlag;
 pub use propagated::{RESOURCE_LIMITS, resource_limit};
 pub use qos::QosConfig;
+pub use reset_period::ResetPeriod;
 pub use state::{DatabaseUrl, DatabaseUrlError, PostgresState, State};
 
 /// One configuration file, read and checked.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{PriorityFlag, QosConfig};
+use super::{PriorityFlag, QosConfig, ResetPeriod};
 use crate::model::caller::Caller;
 use crate::model::idset::IdSet;
 use crate::model::node::NodeShape;
@@ -89,6 +89,7 @@ pub struct JobPolicy {
     /// `accounting_storage_enforce`: the enforced parts of the policy tree; sorted.
     pub accounting_enforce: Vec<AccountingEnforce>,
     /// `purge_job_after`: time after its end when a run is deleted from accounting; `None` for never.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub purge_job_after: Option<Seconds>,
     /// `time_zone`: the zone in whose midnights usage is reset; `None` for that of the controller's host at
     /// the first start.
@@ -167,9 +168,9 @@ pub enum Private {
     Users,
 }
 
-/// Parts of the policy tree that are enforced, and records that are left out (`accounting_storage_enforce`), with
-/// Slurm's names. `qos`, `limits` and `safe` imply `associations`, `safe` implies `limits`, and `nojobs` implies
-/// `nosteps`.
+/// Parts of the policy tree that are enforced, and records that are left out (`accounting_storage_enforce`),
+/// with Slurm's names. `qos`, `limits` and `safe` imply `associations`, `safe` implies `limits`, and `nojobs`
+/// implies `nosteps`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AccountingEnforce {
@@ -245,6 +246,7 @@ pub struct SchedulerPolicy {
     /// `priority_weight_age`: the weight of the age factor.
     pub priority_weight_age: u32,
     /// `priority_weight_assoc`: the weight of the association factor.
+    #[serde(skip_serializing_if = "is_zero")]
     pub priority_weight_assoc: u32,
     /// `priority_weight_fairshare`: the weight of the fair-share factor.
     pub priority_weight_fairshare: u32,
@@ -260,6 +262,7 @@ pub struct SchedulerPolicy {
     #[serde(skip_serializing_if = "TresWeights::is_empty")]
     pub priority_weight_tres: TresWeights,
     /// `fair_share_dampening_factor`: the divisor of the exponent of the classic fair-share factor.
+    #[serde(skip_serializing_if = "is_one")]
     pub fair_share_dampening_factor: u16,
     /// `priority_calc_period`: usage is rolled and ranks are computed at multiples of this time.
     pub priority_calc_period: Seconds,
@@ -282,26 +285,6 @@ pub enum Billing {
     Share,
     /// The number of CPUs.
     Cpu,
-}
-
-/// The period after which usage is set to zero (`[scheduler] priority_usage_reset_period`), at midnight in
-/// the cluster's time zone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum ResetPeriod {
-    /// Usage is never reset.
-    #[default]
-    None,
-    /// Usage is reset every day.
-    Daily,
-    /// Usage is reset every Sunday.
-    Weekly,
-    /// The first day of every month.
-    Monthly,
-    /// The first day of every quarter.
-    Quarterly,
-    /// The first day of every year.
-    Yearly,
 }
 
 /// The number of jobs that get planned starts (`[scheduler] backfill`).
@@ -472,6 +455,11 @@ pub struct NodeConfig {
 
 fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
     *number == T::default()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the type that serde calls")]
+fn is_one(number: &u16) -> bool {
+    *number == 1
 }
 
 /// The configuration of one partition.

@@ -456,8 +456,8 @@ impl<S: Space> Walk<S> {
         self.deep && self.backfill == Backfill::Conservative
     }
 
-    /// True if no nodes are kept for a waiting job because its QOS has `NoReserve`, or because its priority is
-    /// below `MinPrioThreshold` in each of its partitions. Without backfill no job goes before another, so
+    /// True if no nodes are kept for a waiting job because its QOS has `NoReserve`, or because its priority
+    /// is below `MinPrioThreshold` in each of its partitions. Without backfill no job goes before another, so
     /// neither has a meaning.
     pub(super) fn is_unreserved(&self, candidate: &Queued) -> bool {
         if self.backfill == Backfill::None {

@@ -265,8 +265,8 @@ impl Ranked {
     }
 }
 
-/// The priority of a job at `now`, also of one that waits for a time or for other jobs, that no pass has looked
-/// at, or that runs. A job that is not eligible has no age yet.
+/// The priority of a job at `now`, also of one that waits for a time or for other jobs, that no pass has
+/// looked at, or that runs. A job that is not eligible has no age yet.
 #[must_use]
 pub fn present_priority(cluster: &Cluster, job: &Job, now: Time) -> u32 {
     let inventory = cluster.standing(Inventory::new);
@@ -330,9 +330,9 @@ fn tres_shares(inventory: &Inventory, spec: &JobSpec, partition: usize) -> Vec<T
 }
 
 /// The priorities of a job in its partitions, of which the largest counts; empty for a job that waits for
-/// something other than resources. With `ACCRUE_ALWAYS`, it is empty for held jobs only. Running and suspended
-/// jobs have a priority in their partition with `CALCULATE_RUNNING`, else none. Components of a het job have the
-/// priority of the first component with the size of the whole.
+/// something other than resources. With `ACCRUE_ALWAYS`, it is empty for held jobs only. Running and
+/// suspended jobs have a priority in their partition with `CALCULATE_RUNNING`, else none. Components of a het
+/// job have the priority of the first component with the size of the whole.
 #[must_use]
 pub fn priorities(cluster: &Cluster, job: &Job, now: Time) -> Vec<PartPriority> {
     let inventory = cluster.standing(Inventory::new);

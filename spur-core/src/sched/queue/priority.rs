@@ -93,8 +93,9 @@ fn job_size(policy: &SchedulerPolicy, scale: &PriorityScale, facts: &Facts) -> f
     if policy.priority_favor_small { 1.0 - size } else { size }
 }
 
-/// Slurm's multifactor priority at `now`, at least 1: the weighted sum of the factors, less the nice value, and
-/// no less than a kept priority. A priority that was asked for, or set by an operator, is returned as it is.
+/// Slurm's multifactor priority at `now`, at least 1: the weighted sum of the factors, less the nice value,
+/// and no less than a kept priority. A priority that was asked for, or set by an operator, is returned as it
+/// is.
 #[must_use]
 pub fn multifactor(policy: &SchedulerPolicy, scale: &PriorityScale, facts: &Facts, now: Time) -> u32 {
     if let Some(priority) = facts.explicit {

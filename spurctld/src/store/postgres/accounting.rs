@@ -46,6 +46,13 @@ const BEGIN_EVENT: &str = "INSERT INTO node_event (node, started, ended, state, 
     DO UPDATE SET ended = NULL, reason = excluded.reason, \"user\" = excluded.\"user\"";
 const HAS_OPEN_EVENT: &str = "SELECT count(*) FROM node_event WHERE node = $1 AND ended IS NULL";
 
+/// The table of the time before whose ends runs may have been purged. The first purge makes it, so that no
+/// migration is needed and older programs can use a database in which nothing was purged.
+const PURGED: &str = "CREATE TABLE IF NOT EXISTS purged (
+    only_row bigint PRIMARY KEY CHECK (only_row = 1),
+    complete_from bigint NOT NULL
+)";
+const HAS_PURGED: &str = "SELECT to_regclass('spur.purged') IS NOT NULL";
 /// Deletes runs with their steps, and records that runs that ended earlier may have been purged.
 const PURGE: &str = "WITH gone AS (
     SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS g (job_id, restarts)
@@ -54,7 +61,8 @@ const PURGE: &str = "WITH gone AS (
 ), jobs AS (
     DELETE FROM job USING gone g WHERE job.job_id = g.job_id AND job.restarts = g.restarts
 )
-UPDATE reached SET complete_from = greatest(complete_from, $3)";
+INSERT INTO purged VALUES (1, $3) ON CONFLICT (only_row)
+    DO UPDATE SET complete_from = greatest(purged.complete_from, excluded.complete_from)";
 
 /// The open database.
 #[derive(Clone)]
@@ -97,7 +105,10 @@ impl Database {
     }
 
     pub(in crate::store) async fn complete_from(&self) -> Result<Option<i64>, StoreError> {
-        self.value("SELECT complete_from FROM reached").await
+        match self.value(HAS_PURGED).await? {
+            true => self.value("SELECT complete_from FROM purged").await,
+            false => Ok(None),
+        }
     }
 
     async fn number(&self, sql: &'static str) -> Result<i64, StoreError> {
@@ -188,8 +199,12 @@ impl Database {
         let writer = self.writer(&mut guard).await?;
         let (jobs, restarts): (Vec<i64>, Vec<i64>) =
             of.iter().map(|(job, restarts)| (i64::from(*job), i64::from(*restarts))).unzip();
-        let purge = sqlx::query(PURGE).bind(jobs).bind(restarts).bind(complete_from);
-        let purged = limited_by(WRITE_LIMIT, purge.execute(writer)).await;
+        let purge = async {
+            sqlx::query(PURGED).execute(&mut *writer).await?;
+            let purge = sqlx::query(PURGE).bind(jobs).bind(restarts).bind(complete_from);
+            purge.execute(writer).await
+        };
+        let purged = limited_by(WRITE_LIMIT, purge).await;
         purged.map(drop).map_err(|error| self.write_failed(&mut guard, error))
     }
 

@@ -9,8 +9,7 @@ use super::connect::{Database, limited};
 use super::{StoreError, failed, from_sql};
 
 /// The statements that lead from each version to the next, version 1 first.
-const VERSIONS: &[&str] =
-    &[include_str!("migrations/0001_initial.sql"), include_str!("migrations/0002_purges.sql")];
+const VERSIONS: &[&str] = &[include_str!("migrations/0001_initial.sql")];
 /// Number of the advisory lock under which controllers that start together migrate the schema one after
 /// another.
 const LOCK: i64 = 0x5350_5552;

@@ -25,8 +25,16 @@ const CLOSE_RUN: &str = "UPDATE job SET state = ?, ended = max(?, submitted, coa
 /// Closes the open steps of a run.
 const CLOSE_STEPS: &str = "UPDATE step SET state = 'CANCELLED', ended = max(?, coalesce(started, 0)) \
                            WHERE job_id = ? AND restarts = ? AND ended IS NULL";
+/// The table of the time before whose ends runs may have been purged. The first purge makes it, so that no
+/// migration is needed and older programs can use a database in which nothing was purged.
+const PURGED: &str = "CREATE TABLE IF NOT EXISTS purged (
+    only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
+    complete_from INTEGER NOT NULL
+)";
+const HAS_PURGED: &str = "SELECT count(*) > 0 FROM sqlite_master WHERE type = 'table' AND name = 'purged'";
 /// Records that runs that ended earlier may have been purged.
-const COMPLETE_FROM: &str = "UPDATE reached SET complete_from = max(coalesce(complete_from, ?), ?)";
+const COMPLETE_FROM: &str = "INSERT INTO purged VALUES (1, ?) ON CONFLICT (only_row)
+    DO UPDATE SET complete_from = max(complete_from, excluded.complete_from)";
 /// Number of pages in the log after which it is copied into the database.
 const CHECKPOINT_PAGES: &str = "4096";
 /// Free space that the database keeps for new rows, in bytes.
@@ -330,8 +338,8 @@ impl Database {
                     sql.build().persistent(false).execute(&mut *transaction).await?;
                 }
             }
-            let noted = sqlx::query(COMPLETE_FROM).bind(complete_from).bind(complete_from);
-            noted.execute(&mut *transaction).await?;
+            sqlx::query(PURGED).execute(&mut *transaction).await?;
+            sqlx::query(COMPLETE_FROM).bind(complete_from).execute(&mut *transaction).await?;
             transaction.commit().await
         };
         if let Err(error) = write.await {
@@ -342,8 +350,13 @@ impl Database {
     }
 
     pub(in crate::store) async fn complete_from(&self) -> Result<Option<i64>, StoreError> {
-        let row = sqlx::query("SELECT complete_from FROM reached").fetch_one(&self.inner.readers).await;
-        row.and_then(|row| row.try_get(0)).map_err(|error| self.failed("read", error))
+        let read = async {
+            if !sqlx::query(HAS_PURGED).fetch_one(&self.inner.readers).await?.try_get(0)? {
+                return Ok(None);
+            }
+            sqlx::query("SELECT complete_from FROM purged").fetch_one(&self.inner.readers).await?.try_get(0)
+        };
+        read.await.map_err(|error| self.failed("read", error))
     }
 
     pub(in crate::store) async fn release_space(&self) -> Result<bool, StoreError> {

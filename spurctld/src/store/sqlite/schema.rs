@@ -30,7 +30,6 @@ pub(super) const ACCOUNTING: Versions = &[
     ("signals and memory", include_str!("migrations/accounting/0003_signals_and_memory.sql")),
     ("who cancelled a step", include_str!("migrations/accounting/0004_step_cancelled_by.sql")),
     ("events of nodes", include_str!("migrations/accounting/0005_node_events.sql")),
-    ("purges", include_str!("migrations/accounting/0006_purges.sql")),
 ];
 
 /// Migrates the database at `path` to the newest version. A database of a newer version is refused and left

@@ -306,7 +306,7 @@ impl Reader<'_> {
             "" | "0" => 0,
             text => text.parse::<MemoryMb>().map_err(|error| format!("ReqMem: {error}"))?.0,
         };
-        let (array_job_id, array_task_id, array_tasks, het) = place(self.text("JobID"));
+        let Place { array_job_id, array_task_id, array_tasks, het } = Place::of(self.text("JobID"));
         Ok(AccountingRow {
             qos: self.text("QOS").to_owned(),
             partition: self.text("Partition").to_owned(),
@@ -417,15 +417,32 @@ impl Reader<'_> {
     }
 }
 
-/// Reads the number of a job as `sacct` prints it: `12`, `12_3`, `12_[4-7%2]`, `12+1`. Returns the array, the
-/// task, the tasks that never started, and the het job with the offset in it.
-fn place(text: &str) -> (Option<u32>, Option<u32>, String, Option<(u32, u32)>) {
-    if let Some((leader, offset)) = text.split_once('+') {
-        return (None, None, String::new(), leader.parse().ok().zip(offset.parse().ok()));
+/// The place of a job in an array or a het job.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Place {
+    array_job_id: Option<u32>,
+    array_task_id: Option<u32>,
+    /// The tasks that never started, as `sacct` prints them.
+    array_tasks: String,
+    /// The number of the het job, and the offset in it.
+    het: Option<(u32, u32)>,
+}
+
+impl Place {
+    /// Reads the number of a job as `sacct` prints it: `12`, `12_3`, `12_[4-7%2]`, `12+1`.
+    fn of(text: &str) -> Self {
+        if let Some((leader, offset)) = text.split_once('+') {
+            return Self { het: leader.parse().ok().zip(offset.parse().ok()), ..Self::default() };
+        }
+        let Some((array, tasks)) = text.split_once('_') else { return Self::default() };
+        let together = tasks.strip_prefix('[').and_then(|tasks| tasks.strip_suffix(']'));
+        Self {
+            array_job_id: array.parse().ok(),
+            array_task_id: tasks.parse().ok(),
+            array_tasks: together.unwrap_or_default().to_owned(),
+            het: None,
+        }
     }
-    let Some((array, tasks)) = text.split_once('_') else { return (None, None, String::new(), None) };
-    let together = tasks.strip_prefix('[').and_then(|tasks| tasks.strip_suffix(']'));
-    (array.parse().ok(), tasks.parse().ok(), together.unwrap_or_default().to_owned(), None)
 }
 
 /// Parses `[D-]HH:MM:SS` or `MM:SS`, with or without decimals.
@@ -488,12 +505,15 @@ mod tests {
     #[test]
     fn job_numbers_are_places() {
         for (text, wanted) in [
-            ("12", (None, None, String::new(), None)),
-            ("12_3", (Some(12), Some(3), String::new(), None)),
-            ("12_[4-7%2]", (Some(12), None, "4-7%2".to_owned(), None)),
-            ("12+1", (None, None, String::new(), Some((12, 1)))),
+            ("12", Place::default()),
+            ("12_3", Place { array_job_id: Some(12), array_task_id: Some(3), ..Place::default() }),
+            (
+                "12_[4-7%2]",
+                Place { array_job_id: Some(12), array_tasks: "4-7%2".to_owned(), ..Place::default() },
+            ),
+            ("12+1", Place { het: Some((12, 1)), ..Place::default() }),
         ] {
-            assert_eq!(place(text), wanted, "{text}");
+            assert_eq!(Place::of(text), wanted, "{text}");
         }
     }
 }

@@ -46,6 +46,7 @@ pub(super) fn check(
     shown: Option<&[String]>,
 ) -> Result<Decision, Reject> {
     let decision = decide(cluster, caller, ask)?;
+    cluster.allows(&decision.changes)?;
     match shown {
         Some(shown) if *shown != decision.lines => Err(Reject::Accounts(
             " Nothing was changed: accounts have changed meanwhile, and the request would do something else than was shown"

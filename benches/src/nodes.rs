@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spur_chance::scatter;
+use spur_core::cluster::FeatureLevel;
 use spur_core::text::hostlist::HostList;
 use spur_proto::v1::agents_client::AgentsClient;
 use spur_proto::v1::report::Report as Said;
@@ -261,6 +262,7 @@ fn hello(name: &str, due: &Due) -> Hello {
         address: "127.0.0.1:1".to_owned(),
         hostname: name.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        feature_level: FeatureLevel::NEWEST.0,
         ..Hello::default()
     }
 }

@@ -408,7 +408,7 @@ fn what_cannot_be_read_is_refused() {
     let other = config(&fresh("refused-nodes"), "zz[1-2]");
     for (words, expected) in [
         (&["-f", &*empty][..], "say what to read"),
-        (&["lldp", &*file, "-f", &*empty], "`lldp` is none of ibnet, topograph and nvlink"),
+        (&["lldp", &*file, "-f", &*empty], "`lldp` is none of ibnet, topograph, nvlink and reports"),
         (&["ibnet", "-f", &*empty], "name a file behind ibnet and nvlink, or say --run"),
         (&["ibnet", &*file, "--run", "-f", &*empty], "every one has a file"),
         (&["ibnet", &*file, "ibnet", "-f", &*empty], "ibnet is named twice"),

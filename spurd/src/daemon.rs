@@ -69,17 +69,16 @@ pub async fn run(
     log_file: Option<PathBuf>,
     ready: impl FnOnce(),
 ) -> anyhow::Result<Leftovers> {
-    let (started, clock) = (register::now(), Arc::new(ControllerClock::new()));
+    let (settings, started, clock) = (Arc::new(settings), register::now(), Arc::new(ControllerClock::new()));
     let kernel = Kernel::default();
     let inventory = Arc::new(kernel.take_stock(Path::new("/tmp")));
     let spool = Arc::new(Spool::open(&settings.spool)?);
     let listener = listen(&settings).await?;
     let groups = control_groups(&settings, spool.place())?;
     let containers = JobContainers::open(&settings.agent, &settings.name, &settings.spool)?;
-    let facts =
-        Arc::new(facts(&settings, &inventory, groups.as_ref().is_some_and(Groups::constrains_devices)));
+    let constrains = groups.as_ref().is_some_and(Groups::constrains_devices);
+    let facts = Arc::new(facts(&settings, &inventory, constrains));
     let address = advertised(&settings, listener.local_addr()?.port());
-    let settings = Arc::new(settings);
     let keyring = settings.keys.as_ref().map(|keys| Keyring::new(ClusterKeys::clone(keys)));
     let launcher = Launcher::new(shim()?, Arc::clone(&spool), groups.clone());
     let tools = Tools {

@@ -28,6 +28,9 @@ fn less_time_or_fewer_nodes_start_a_job_earlier() {
     let mut gate = cluster.gate("gate");
     let runs = cluster.sbatch(&["-w", "n1", "--exclusive", "-t", "20", "--wrap", "read x <gate"]);
     client.wait_for(runs, "RUNNING");
+    // A job of 20 minutes that starts in a later second than this one ends after it.
+    let second = cluster.sbatch(&["-w", "n2", "--wrap", "sleep 1"]);
+    client.wait_for(second, "COMPLETED");
     let wide = cluster.sbatch(&["-N", "3", "--exclusive", "-t", "10", "--wrap", "true"]);
     let long = cluster.sbatch(&["-N", "1", "--exclusive", "-t", "40", "--wrap", "true"]);
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use spur_core::cluster::FeatureLevel;
 use spur_core::text::address::HostPort;
 use spur_proto::channel::Dialer;
 use spur_proto::client::Introduction;
@@ -166,6 +167,7 @@ fn hello(name: &str, cpus: u32) -> Hello {
         spool_id: name.to_owned(),
         address: "127.0.0.1:1".to_owned(),
         hostname: name.to_owned(),
+        feature_level: FeatureLevel::NEWEST.0,
         ..Hello::default()
     }
 }

@@ -233,7 +233,7 @@ fn old_jobs_are_purged_and_reports_say_so() {
     let cluster = Cluster::start(&Setup { controller, ..Setup::default() });
     let [old, named] =
         [(); 2].map(|()| cluster.sbatch(&["--wait", "-o", "/dev/null", "--wrap", "srun true"]));
-    cluster.sbatch(&["--hold", "-d", &format!("afterany:{named}"), "--wrap", "true"]);
+    cluster.sbatch(&["--hold", "-d", &format!("after:{named}+60"), "--wrap", "true"]);
     let rows = |job: u32| cluster.run(&["sacct", "-naj", &job.to_string()]);
     assert_eq!(rows(old).err, "");
     cluster.wait_until(|_| rows(old).out.is_empty());

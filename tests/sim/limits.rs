@@ -50,7 +50,10 @@ pub(crate) fn hold<'a>(journal: impl IntoIterator<Item = &'a Entry>) -> Judged {
                 judged.tight += u64::from(tight);
             }
             Event::AccrualBegun { jobs } => {
-                jobs.iter().for_each(|job| Check::of(&cluster, *job, &mut judged.kinds).accrual());
+                // Jobs of one entry begin one after another: none counts those behind it.
+                for (number, job) in (1..).zip(jobs) {
+                    Check::of(&cluster, *job, &mut judged.kinds).accrual(&jobs[number..]);
+                }
             }
             Event::JobSubmitted { job, .. } => Check::of(&cluster, *job, &mut judged.kinds).submission(),
             Event::HetJobSubmitted { jobs, .. } => {
@@ -361,13 +364,25 @@ impl<'a> Check<'a> {
         tight
     }
 
-    /// Asserts that no limit on the number of jobs that gain age is exceeded.
-    fn accrual(&mut self) {
-        let gains_age = |job: &&Job| matches!(&job.phase, Phase::Pending(one) if one.accrued.is_some());
+    /// Asserts that no limit on the number of jobs that gain age is exceeded. Jobs in `behind` do not count.
+    fn accrual(&mut self, behind: &[JobId]) {
+        let begins_later = |job: &&Job| behind.contains(&job.id);
+        let gains_age = |job: &&Job| {
+            matches!(&job.phase, Phase::Pending(one) if one.accrued.is_some()) && !begins_later(job)
+        };
         for limit in self.limits().into_iter().filter(|limit| limit.kind.counts_accruing()) {
             let counted = self.cluster.jobs().iter().filter(gains_age).filter(|job| (limit.counts)(job));
-            let all: f64 = counted.map(|job| real(tasks(job))).sum();
-            assert!(all <= limit.most, "job {}: {all} jobs of {} of {}", self.job.id, limit.most, limit.what);
+            let counted: Vec<&Job> = counted.collect();
+            let all: f64 = counted.iter().map(|job| real(tasks(job))).sum();
+            let jobs: Vec<JobId> = counted.iter().map(|job| job.id).collect();
+            assert!(
+                all <= limit.most,
+                "entry {}: job {}: {all} jobs of {} of {}: {jobs:?}",
+                self.cluster.seq(),
+                self.job.id,
+                limit.most,
+                limit.what
+            );
             self.kinds.insert(limit.kind);
         }
     }

@@ -59,7 +59,7 @@ struct World {
 impl World {
     /// A cluster with accounts and users, and these settings of its priority in the section `[scheduler]`.
     fn new(settings: &str) -> Self {
-        let cluster = Cluster::default();
+        let cluster = Cluster::of_newest_level();
         let planner = Planner::new(&cluster);
         let mut world = Self {
             cluster,
@@ -299,7 +299,7 @@ fn usage_and_ranks_are_those_of_an_independent_book() {
         assert_eq!(world.journal.iter().any(kept), keeps, "seed {seed}");
         assert!(world.book.has_counted(), "seed {seed}: nothing ran");
         // A replay of the journal gives the same usage, and so does a snapshot.
-        let mut replayed = Cluster::default();
+        let mut replayed = Cluster::of_newest_level();
         world.journal.iter().for_each(|entry| replayed.apply(entry));
         let records = |cluster: &Cluster| snapshot::records(cluster).collect::<Vec<_>>();
         same(&records(&replayed), &records(&world.cluster), seed);

@@ -349,8 +349,9 @@ mod tests {
     use crate::recover::{self, recover};
     use crate::store::Batch;
 
-    fn directory() -> PathBuf {
-        let path = std::env::temp_dir().join(format!("spurctld-archive-{}", std::process::id()));
+    /// Returns a directory of one test.
+    fn directory(test: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("spurctld-archive-{test}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         path
     }
@@ -373,10 +374,10 @@ mod tests {
 
     #[tokio::test]
     async fn snapshot_and_rows_lead_back_to_the_same_cluster_and_accounting() {
-        let directory = directory();
+        let directory = directory("snapshot");
         let path = directory.join("spur.db");
         let (journal, _) = Journal::open(&path).await.unwrap();
-        let mut cluster = Cluster::default();
+        let mut cluster = Cluster::of_newest_level();
         let entries = history(&mut cluster, journal.epoch());
         let batch = Batch {
             entries: entries.iter().map(|entry| recover::to_store(entry)).collect(),
@@ -396,7 +397,7 @@ mod tests {
             snapshot_refused: Refused::default(),
             statistics: Statistics::default(),
         };
-        let mut archive = archive_of(Cluster::default(), journal.clone(), 0);
+        let mut archive = archive_of(Cluster::of_newest_level(), journal.clone(), 0);
         let mut rows = Rows::default();
         archive.take(&entries, &mut rows);
         archive.write(&mut rows, Extent::Noted).await;
@@ -415,7 +416,7 @@ mod tests {
         assert_eq!(records(&history.cluster), records(&cluster));
 
         // Without a snapshot the rows are not lost either.
-        let mut archive = archive_of(Cluster::default(), journal.clone(), cluster.seq());
+        let mut archive = archive_of(Cluster::of_newest_level(), journal.clone(), cluster.seq());
         let mut rows = Rows::of(&archive.cluster);
         archive.take(&entries, &mut rows);
         assert_eq!(rows.page(&archive.cluster, Extent::All).jobs.len(), 3);
@@ -434,16 +435,15 @@ mod tests {
         std::fs::remove_dir_all(&directory).unwrap();
     }
 
-    /// The cluster has jobs 1 to 4, of which job 4 depends on job 8; all other rows are of jobs long
+    /// The cluster has jobs 1 to 4, of which job 4 waits for a failure of job 8 in vain; all other rows are of jobs long
     /// forgotten.
     #[tokio::test]
     async fn a_purge_spares_jobs_that_the_controller_knows() {
-        let directory = directory().join("purge");
-        std::fs::create_dir_all(&directory).unwrap();
+        let directory = directory("purge");
         let (journal, _) = Journal::open(&directory.join("spur.db")).await.unwrap();
-        let mut cluster = Cluster::default();
+        let mut cluster = Cluster::of_newest_level();
         history(&mut cluster, journal.epoch());
-        let dependent = v1::JobSpec { dependency: "afterany:8".to_owned(), ..v1::JobSpec::default() };
+        let dependent = v1::JobSpec { dependency: "afternotok:8".to_owned(), ..v1::JobSpec::default() };
         let (mut submission, _) = spec::submission(dependent).unwrap();
         let ended = Gone { job: JobId(8), task: None, completed: true };
         submission.spec.extra.get_or_insert_default().gone = vec![ended];

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use spur_core::cluster::FeatureLevel;
 use spur_core::model::config::Config;
 use spur_core::text::address::HostPort;
 use spur_proto::channel::Dialer;
@@ -169,6 +170,7 @@ impl Controller {
                 .iter()
                 .map(|attempt| v1::HeldAttempt { attempt: Some(*attempt), live: true, done: false })
                 .collect(),
+            feature_level: FeatureLevel::NEWEST.0,
             ..v1::Hello::default()
         };
         says.send(v1::NodeMessage { message: Some(Message::Hello(hello)) }).await.unwrap();

@@ -158,6 +158,7 @@ pub(crate) fn table(user: &str) -> Vec<(&'static str, Read, Bytes)> {
     let flags = |count: u32| (0..count).map(|flag| flag.to_string()).collect();
     vec![
         entry("Ping", &v1::PingRequest::default()),
+        entry("RaiseFeatureLevel", &v1::RaiseFeatureLevelRequest { level: u32::MAX, ..Default::default() }),
         entry("Submit", &het()),
         entry("SubmitStream", &het()),
         entry("TestSubmit", &het()),

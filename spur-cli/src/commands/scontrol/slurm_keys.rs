@@ -522,7 +522,6 @@ mod tests {
         ("MaxMemPerNode", "only partitions have a limit of memory"),
         ("OverTimeLimit", "a job ends at its time limit"),
         ("PrEpPlugins", "prologs and epilogs are programs"),
-        ("PriorityWeightAssoc", "no factor of associations"),
         ("PropagatePrioProcess", "tasks run with the niceness of spurd"),
         ("ReturnToService", "a node that was down for its silence serves when it registers"),
         ("SelectType", "cores, memory and GPUs are allocated"),

@@ -104,7 +104,7 @@ mod tests {
     /// Imported jobs keep the numbers of their import, however often and in whatever order slices come.
     #[test]
     fn numbers_of_own_jobs_are_never_taken() {
-        let mut cluster = Cluster::default();
+        let mut cluster = Cluster::of_newest_level();
         let ended = |job| run(job, Some(1));
         assert_eq!(import(&mut cluster, "root", 50, vec![ended(7), ended(50)]), Ok(vec![]));
         assert_eq!(cluster.next_job(), JobId(51));
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn what_is_no_ended_run_is_refused() {
-        let mut cluster = Cluster::default();
+        let mut cluster = Cluster::of_newest_level();
         let too_many = vec![run(1, Some(1)); MOST_ROWS + 1];
         for (user, last, jobs, wanted) in [
             ("alice", 9, vec![], "Access/permission denied"),

@@ -142,10 +142,9 @@ async fn connect(path: &Path) -> Result<SqliteConnection, StoreError> {
 impl Database {
     pub(in crate::store) async fn open(path: &Path) -> Result<Self, StoreError> {
         create(path)?;
-        let converted = reclaim::convert(path, write_options(path), KEPT_BYTES).await;
-        converted.map_err(|error| failed("open", path, error))?;
         let mut writer = connect(path).await?;
         schema::migrate(&mut writer, path, schema::ACCOUNTING).await?;
+        reclaim::convert(&mut writer, path, KEPT_BYTES).await;
         let readers = SqlitePoolOptions::new()
             .max_connections(READERS)
             .connect_with(read_options(path))

@@ -98,9 +98,8 @@ fn create(path: &Path) -> Result<(), StoreError> {
 /// Returns the options of a writer: every commit is synced, and no checkpoint runs by itself. A database that
 /// is created can be cut when rows are deleted ([`reclaim`]).
 fn write_options(path: &Path) -> SqliteConnectOptions {
-    SqliteConnectOptions::new()
+    let options = SqliteConnectOptions::new()
         .filename(path)
-        .auto_vacuum(SqliteAutoVacuum::Incremental)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .pragma("wal_autocheckpoint", "0")
@@ -108,7 +107,10 @@ fn write_options(path: &Path) -> SqliteConnectOptions {
         // ids begin with the time.
         .pragma("cache_size", "-4096")
         .pragma("temp_store", "MEMORY")
-        .statement_cache_capacity(256)
+        .statement_cache_capacity(256);
+    // In a database that has content, the pragma writes, which needs room and changes a refused database.
+    let is_new = std::fs::metadata(path).is_ok_and(|file| file.len() == 0);
+    if is_new { options.auto_vacuum(SqliteAutoVacuum::Incremental) } else { options }
 }
 
 /// Returns the options of the journal's writer.

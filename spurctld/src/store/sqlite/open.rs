@@ -34,10 +34,9 @@ pub(in crate::store) async fn open(
     let newest = snapshot::newest(path)?;
     let snapshot_seq = newest.as_ref().map_or(0, |found| found.seq);
     check_end(path, marked, snapshot_seq).await?;
-    let converted = reclaim::convert(path, journal_options(path), tuning.kept_bytes).await;
-    converted.map_err(|error| failed("open", path, error))?;
     let mut conn = journal_options(path).connect().await.map_err(|error| failed("open", path, error))?;
     schema::migrate(&mut conn, path, schema::JOURNAL).await?;
+    reclaim::convert(&mut conn, path, tuning.kept_bytes).await;
     let last_seq = last_entry(&mut conn, path).await?.unwrap_or(snapshot_seq);
     if last_seq < snapshot_seq {
         let what = format!("it ends at entry {last_seq}, before its snapshot at entry {snapshot_seq}");

@@ -6,8 +6,8 @@
 
 use std::path::Path;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row};
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{AssertSqlSafe, Row};
 
 use super::sql_int;
 
@@ -32,23 +32,28 @@ pub(super) async fn step(connection: &mut SqliteConnection, kept_bytes: u64) -> 
 
 /// Rewrites a database without incremental vacuum so that it has it, if most of its pages are free. The work
 /// is in proportion to the other pages. A refusal (the disk may lack the room for a copy) leaves the database
-/// as it is.
-pub(super) async fn convert(
-    path: &Path,
-    options: SqliteConnectOptions,
-    kept_bytes: u64,
-) -> Result<(), sqlx::Error> {
-    // A copy of the used pages is made in a file, not in memory.
-    let mut connection = options.pragma("temp_store", "FILE").connect().await?;
-    let has_none = number(&mut connection, "PRAGMA auto_vacuum").await? == 0;
-    let half = number(&mut connection, "PRAGMA page_count").await? / 2;
-    if has_none && spare(&mut connection, kept_bytes).await? > half {
-        match sqlx::query("VACUUM").execute(&mut connection).await {
-            Ok(_) => tracing::info!(path = %path.display(), "free space was given back"),
-            Err(error) => tracing::warn!(%error, path = %path.display(), "free space cannot be given back"),
+/// as it is, and is logged.
+pub(super) async fn convert(connection: &mut SqliteConnection, path: &Path, kept_bytes: u64) {
+    match converted(connection, kept_bytes).await {
+        Ok(true) => tracing::info!(path = %path.display(), "free space was given back"),
+        Ok(false) => {}
+        Err(error) => tracing::warn!(%error, path = %path.display(), "free space cannot be given back"),
+    }
+}
+
+/// Returns true if the database was rewritten.
+async fn converted(connection: &mut SqliteConnection, kept_bytes: u64) -> Result<bool, sqlx::Error> {
+    let has_none = number(connection, "PRAGMA auto_vacuum").await? == 0;
+    let half = number(connection, "PRAGMA page_count").await? / 2;
+    let rewrites = has_none && spare(connection, kept_bytes).await? > half;
+    if rewrites {
+        // A copy of the used pages is made in a file, not in memory.
+        let vacuum = ["PRAGMA temp_store = FILE", "PRAGMA auto_vacuum = INCREMENTAL", "VACUUM"];
+        for statement in vacuum.into_iter().chain(["PRAGMA temp_store = MEMORY"]) {
+            sqlx::query(statement).execute(&mut *connection).await?;
         }
     }
-    connection.close().await
+    Ok(rewrites)
 }
 
 /// Returns the number of free pages that the database does not keep for new rows; negative if there are

@@ -20,7 +20,7 @@ struct World(Cluster);
 
 impl World {
     fn new(file: &[QosConfig]) -> Self {
-        let mut world = Self(Cluster::default());
+        let mut world = Self(Cluster::of_newest_level());
         let policy = Policy { cluster_name: "c".into(), qos: file.to_vec(), ..Policy::default() };
         world.reconfigure(policy);
         controller::handle(&mut world.0, 1, Time(0), Input::FileQos(file.to_vec())).answer.unwrap();

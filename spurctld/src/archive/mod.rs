@@ -435,8 +435,8 @@ mod tests {
         std::fs::remove_dir_all(&directory).unwrap();
     }
 
-    /// The cluster has jobs 1 to 4, of which job 4 waits for a failure of job 8 in vain; all other rows are of jobs long
-    /// forgotten.
+    /// The cluster has jobs 1 to 4, of which job 4 waits for a failure of job 8 in vain; all other rows are
+    /// of jobs long forgotten.
     #[tokio::test]
     async fn a_purge_spares_jobs_that_the_controller_knows() {
         let directory = directory("purge");

@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     /// Nodes end a job after about so many seconds, instead of at once.
     #[arg(long, value_name = "SECONDS", default_value = "0")]
     pub(crate) last: u64,
-    /// How long the load lasts, or each part of the comparison of watchers.
+    /// Duration of the load, or of each part of the comparison of watchers, in seconds.
     #[arg(long, default_value = "120")]
     pub(crate) seconds: u64,
     /// Submissions per second of the load.

@@ -4,6 +4,7 @@ use rustix::process::Signal;
 
 use crate::cluster::{Cluster, Setup};
 
+/// A network of n1, n2 and n3; other nodes have no place in it.
 const TREE: &str = r#"[topology]
 plugin = "tree"
 [[topology.switches]]
@@ -107,20 +108,6 @@ fn a_topology_that_is_found_is_applied() {
     assert_eq!(std::fs::read_to_string(&conf).unwrap(), after);
 }
 
-/// A network in which n4 and n5 have no place.
-const WITH_NEW_NODES: &str = r#"[topology]
-plugin = "tree"
-[[topology.switches]]
-name = "s1"
-nodes = "n[1-2]"
-[[topology.switches]]
-name = "s2"
-nodes = "n3"
-[[topology.switches]]
-name = "top"
-switches = "s[1-2]"
-"#;
-
 /// Makes tools that print what a file of the node says: its clique and its switch. The name of the node is on
 /// the command line of the daemon that runs the tool.
 fn make_tools(cluster: &Cluster) {
@@ -152,7 +139,7 @@ fn places(cluster: &Cluster, node: &str) -> Vec<String> {
 #[test]
 fn nodes_report_their_places() {
     let agent = "report = [\"nvlink\", \"lldp\", \"ib\"]\n";
-    let mut cluster = Cluster::prepare(&Setup { nodes: 5, agent, more: WITH_NEW_NODES, ..Setup::default() });
+    let mut cluster = Cluster::prepare(&Setup { nodes: 5, agent, more: TREE, ..Setup::default() });
     make_tools(&cluster);
     for (node, switch) in [("n1", "s1"), ("n2", "s1"), ("n3", "s2"), ("n4", "s2"), ("n5", "s9")] {
         connect(&cluster, node, switch);

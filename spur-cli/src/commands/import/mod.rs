@@ -38,7 +38,7 @@ use page::Section;
 use source::{Entry, Notes};
 use topology::Topologies;
 
-/// What is imported, and the destination of a configuration.
+/// The options of the command: the files to import, and the destination of a configuration.
 #[derive(Debug, Default)]
 pub(super) struct Wish {
     output: Option<String>,

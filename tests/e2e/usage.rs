@@ -231,13 +231,16 @@ fn running_steps_say_what_they_use() {
 fn old_jobs_are_purged_and_reports_say_so() {
     let controller = "min_job_age = \"1s\"\npurge_job_after = \"2s\"";
     let cluster = Cluster::start(&Setup { controller, ..Setup::default() });
-    let [old, named] =
-        [(); 2].map(|()| cluster.sbatch(&["--wait", "-o", "/dev/null", "--wrap", "srun true"]));
-    cluster.sbatch(&["--hold", "-d", &format!("after:{named}+60"), "--wrap", "true"]);
     let rows = |job: u32| cluster.run(&["sacct", "-naj", &job.to_string()]);
-    assert_eq!(rows(old).err, "");
-    cluster.wait_until(|_| rows(old).out.is_empty());
-    assert!(rows(old).err.starts_with("sacct: records are complete from 20"), "{:?}", rows(old));
+    // The dependency is there before the job that it names ends.
+    let named = cluster.sbatch(&["--hold", "-o", "/dev/null", "--wrap", "srun true"]);
+    cluster.sbatch(&["--hold", "-d", &format!("after:{named}+60"), "--wrap", "true"]);
+    assert_eq!(rows(named).err, "");
+    cluster.ok(&["scontrol", "release", &named.to_string()]);
+    cluster.wait_until(|_| rows(named).out.contains("COMPLETED"));
+    let old = cluster.sbatch(&["--wait", "-o", "/dev/null", "--wrap", "srun true"]);
+    let purged = "sacct: records are complete from 20";
+    cluster.wait_until(|_| rows(old).out.is_empty() && rows(old).err.starts_with(purged));
     assert!(rows(named).out.contains("COMPLETED") && rows(named).err.is_empty(), "{:?}", rows(named));
     let since = ["sacct", "-naX", "-S", "2020-01-01", "-o", "jobid"];
     let listed = cluster.run(&since);

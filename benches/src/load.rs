@@ -21,7 +21,7 @@ use crate::target::Target;
 
 /// The first of the users' uids.
 const FIRST_USER: u32 = 41_000;
-/// Longest time for which a client tries to reach the controller.
+/// Longest time for which a client tries to reach the controller, and for which it waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Names of the quarters.
 const QUARTERS: [&str; 4] = ["quiet", "a node lost", "a restart", "a reconfigure"];
@@ -118,7 +118,10 @@ async fn make(target: &Target, arguments: &Arguments) -> anyhow::Result<()> {
                 tokio::time::sleep_until((begun + scheduled).into()).await;
                 let (site, calls) = (Arc::clone(&site), calls.clone());
                 tokio::task::spawn_local(async move {
-                    let failed = site.ask(kind, number).await.err().map(|error| error.to_string());
+                    let failed = match tokio::time::timeout(PATIENCE, site.ask(kind, number)).await {
+                        Ok(answer) => answer.err().map(|error| error.to_string()),
+                        Err(_) => Some(format!("no answer in {} s", PATIENCE.as_secs())),
+                    };
                     let took = begun.elapsed().saturating_sub(scheduled);
                     // The receiver waits for every call.
                     let _ = calls.send(Call { kind, scheduled, took, failed });

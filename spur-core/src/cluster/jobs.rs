@@ -1,4 +1,4 @@
-//! The table of jobs, with indices by phase, by time and by dependency.
+//! The table of jobs, with indices by owner, by phase, by time and by dependency.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub struct Jobs {
     /// All jobs by number. Records are shared with other clusters that applied the same entries, until one of
     /// them changes a job.
     all: BTreeMap<JobId, Arc<Job>>,
+    /// Jobs by the uid and login name of their owner.
+    owned: BTreeMap<(u32, Arc<str>), BTreeSet<JobId>>,
     pending: BTreeSet<JobId>,
     active: BTreeSet<JobId>,
     /// Finished jobs by the time at which they ended.
@@ -136,6 +138,16 @@ impl Jobs {
     /// Jobs from number `first` on, in order: for reading a long table in pages.
     pub fn range(&self, first: JobId) -> impl Iterator<Item = &Job> {
         self.all.range(first..).map(|(_, job)| &**job)
+    }
+
+    /// The uids and login names of all owners of jobs.
+    pub fn owners(&self) -> impl Iterator<Item = &(u32, Arc<str>)> {
+        self.owned.keys()
+    }
+
+    /// The jobs of an owner from number `first` on, in order.
+    pub fn owned(&self, owner: &(u32, Arc<str>), first: JobId) -> impl Iterator<Item = JobId> {
+        self.owned.get(owner).into_iter().flat_map(move |jobs| jobs.range(first..).copied())
     }
 
     /// Number of job records.
@@ -464,6 +476,7 @@ impl Jobs {
         count(&mut self.arrays, &mut self.unrecorded, job, present);
         count_users(&mut self.users, job, present);
         count_licenses(&mut self.held_licenses, job, present);
+        count_owned(&mut self.owned, job, present);
         self.shelve(job.id, shelf(job), present);
         self.license(job.id, present && licensed(job));
         self.schedule(job.id, due(job), present);
@@ -529,6 +542,20 @@ fn count_licenses(held: &mut BTreeMap<Box<str>, u64>, job: &Job, present: bool) 
         *all = if present { *all + u64::from(*count) } else { *all - u64::from(*count) };
         if *all == 0 {
             held.remove(name);
+        }
+    }
+}
+
+/// Adds a job to those of its owner, or removes it if `present` is false.
+fn count_owned(owned: &mut BTreeMap<(u32, Arc<str>), BTreeSet<JobId>>, job: &Job, present: bool) {
+    let owner = &job.spec.owner;
+    let key = (owner.uid, Arc::clone(&owner.user));
+    if present {
+        owned.entry(key).or_default().insert(job.id);
+    } else if let Some(jobs) = owned.get_mut(&key) {
+        jobs.remove(&job.id);
+        if jobs.is_empty() {
+            owned.remove(&key);
         }
     }
 }

@@ -22,6 +22,8 @@ use tonic::Status;
 pub(super) struct Filter {
     /// Records, in ascending order; `None` for all.
     pub(super) ids: Option<BTreeSet<JobId>>,
+    /// Owners of all records that the filter can select, if it names few users.
+    owners: Option<Vec<(u32, Arc<str>)>>,
     sight: Sight,
     users: Names,
     partitions: Names,
@@ -51,7 +53,15 @@ impl Names {
     fn admit_any<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> bool {
         self.0.is_empty() || names.into_iter().any(|name| self.0.contains(name))
     }
+
+    /// True if an owner's login name or uid fits.
+    fn admit_owner(&self, uid: u32, user: &str) -> bool {
+        self.0.is_empty() || self.0.contains(user) || self.0.contains(&uid.to_string())
+    }
 }
+
+/// Largest number of users of a filter whose jobs are looked up by owner.
+const FEW_USERS: usize = 16;
 
 enum States {
     All,
@@ -154,10 +164,16 @@ impl Filter {
             "" => None,
             list => Some(node_ids(cluster, list)?.into_iter().collect()),
         };
+        let users = Names::new(&wire.users);
+        let owners = (1..=FEW_USERS).contains(&users.0.len()).then(|| {
+            let owners = cluster.jobs().owners();
+            owners.filter(|(uid, user)| users.admit_owner(*uid, user)).cloned().collect()
+        });
         Ok(Self {
             ids,
+            owners,
             sight: Sight::of(cluster, caller),
-            users: Names::new(&wire.users),
+            users,
             partitions: Names::new(&wire.partitions),
             states,
             names: Names::new(&wire.names),
@@ -173,10 +189,30 @@ impl Filter {
         })
     }
 
+    /// The records from number `first` on among which those are that the filter selects, in order. The
+    /// iterator may end after `count` records.
+    pub(super) fn candidates<'a>(
+        &'a self,
+        cluster: &'a Cluster,
+        first: JobId,
+        count: usize,
+    ) -> Box<dyn Iterator<Item = &'a Job> + 'a> {
+        let jobs = cluster.jobs();
+        match (&self.ids, &self.owners) {
+            (Some(ids), _) => Box::new(ids.range(first..).filter_map(|id| jobs.get(*id))),
+            (None, Some(owners)) => {
+                let own = owners.iter().flat_map(|owner| jobs.owned(owner, first).take(count));
+                let ids: BTreeSet<JobId> = own.collect();
+                Box::new(ids.into_iter().take(count).filter_map(|id| jobs.get(id)))
+            }
+            (None, None) => Box::new(jobs.range(first)),
+        }
+    }
+
     /// True if the filter selects a job.
     pub(super) fn admits(&self, job: &Job) -> bool {
         let spec = &*job.spec;
-        let user = || self.users.admit_any([&*spec.owner.user, &spec.owner.uid.to_string()]);
+        let user = || self.users.admit_owner(spec.owner.uid, &spec.owner.user);
         let partition = || {
             let started = job.phase.alloc().map(|alloc| &alloc.partition);
             let own = started.map_or(&spec.partitions[..], std::slice::from_ref);

@@ -229,7 +229,7 @@ impl Desk {
             let turn = self.turns.take(caller).await;
             let mut count = 0;
             let cluster = self.replica.read();
-            for (seen, job) in cluster.jobs().range(first).enumerate() {
+            for (seen, job) in filter.candidates(&cluster, first, PAGE + 1).enumerate() {
                 count = seen;
                 if seen >= PAGE || meant.len() >= MOST {
                     next = Some(job.id);

@@ -358,20 +358,8 @@ fn page<T: Message>(
     first: JobId,
     render: &impl Fn(&Cluster, &Job) -> Vec<T>,
 ) -> Page<T> {
-    match &filter.ids {
-        Some(ids) => of_page(ids.range(first..).filter_map(|id| cluster.job(*id)), cluster, filter, render),
-        None => of_page(cluster.jobs().range(first), cluster, filter, render),
-    }
-}
-
-fn of_page<'a, T: Message>(
-    records: impl Iterator<Item = &'a Job>,
-    cluster: &Cluster,
-    filter: &Filter,
-    render: &impl Fn(&Cluster, &Job) -> Vec<T>,
-) -> Page<T> {
     let (mut items, mut bytes, mut seen) = (Vec::new(), 0, 0);
-    for job in records {
+    for job in filter.candidates(cluster, first, PAGE + 1) {
         if seen >= PAGE || bytes >= MESSAGE_BYTES {
             return Page { items, next: Some(job.id), seen };
         }

@@ -127,13 +127,13 @@ impl Desk {
         self.send(begins, messages).await?;
         let filter = self.or_end(self.meant_jobs(wish), messages).await?;
         let mut next = filter.as_ref().map(|_| JobId(0));
-        while let Some(first) = next {
+        while let (Some(first), Some(filter)) = (next, &filter) {
             let ids: BTreeSet<JobId> = {
                 let cluster = self.replica.read();
-                cluster.jobs().range(first).take(PAGE).map(|job| job.id).collect()
+                filter.candidates(&cluster, first, PAGE).take(PAGE).map(|job| job.id).collect()
             };
             next = ids.last().filter(|_| ids.len() == PAGE).map(|last| JobId(last.0.saturating_add(1)));
-            let (jobs, _) = self.render_jobs(wish, filter.as_ref(), &ids).await;
+            let (jobs, _) = self.render_jobs(wish, Some(filter), &ids).await;
             self.send_jobs(jobs, messages).await?;
         }
         let nodes: Vec<NodeId> = self.or_end(self.meant_nodes(wish), messages).await?.into_iter().collect();

@@ -1,10 +1,12 @@
 //! Limits per user: one user's requests delay those of others by no more than a fair share.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use spur_core::cluster::Event;
 use spur_core::id::JobId;
 use spur_core::model::caller::Owner;
+use spur_core::model::job::JobSpec;
 use spur_proto::convert::spec;
 use spur_proto::refusal::error_of;
 use spur_proto::v1;
@@ -34,33 +36,38 @@ async fn accounted(client: &mut Client) -> Vec<v1::AccountingRow> {
     rows
 }
 
-/// Appends `count` jobs with large comments to a journal, as earlier releases accepted them.
-async fn swell(directory: &std::path::Path, count: u32) {
-    let (journal, recovered) = Journal::open(&directory.join("spur.db")).await.unwrap();
-    let wish = v1::JobSpec { comment: String::new(), hold: true, ..job("big") };
+/// A held job of a user with this comment, however long it is.
+fn held(uid: u32, comment: &str) -> Arc<JobSpec> {
+    let wish = v1::JobSpec { comment: String::new(), hold: true, ..job("held") };
     let mut spec = spec::submission(wish).unwrap().0.spec;
-    let name: Arc<str> = format!("u{ADA}").into();
-    spec.owner = Arc::new(Owner { uid: ADA, gid: ADA, user: Arc::clone(&name), group: name });
+    let name: Arc<str> = format!("u{uid}").into();
+    spec.owner = Arc::new(Owner { uid, gid: uid, user: Arc::clone(&name), group: name });
     spec.partitions = ["main".into()].into();
-    spec.extra.get_or_insert_default().comment = Some("x".repeat(BIG).into());
-    let spec = Arc::new(spec);
+    spec.extra.get_or_insert_default().comment = Some(comment.into());
+    Arc::new(spec)
+}
+
+/// Appends jobs to a journal, numbered from 1, as an earlier release may have accepted them.
+async fn append(directory: &Path, jobs: impl IntoIterator<Item = Arc<JobSpec>>) {
+    let (journal, recovered) = Journal::open(&directory.join("spur.db")).await.unwrap();
     let last = recovered.last_seq;
     drop(recovered);
-    let entry = |number: u32| Entry {
+    let entry = |(number, spec): (u32, Arc<JobSpec>)| Entry {
         seq: last + u64::from(number),
         epoch: journal.epoch(),
         at: 1_700_000_000,
-        body: serde_json::to_vec(&Event::JobSubmitted { job: JobId(number), spec: Arc::clone(&spec) })
-            .unwrap(),
+        body: serde_json::to_vec(&Event::JobSubmitted { job: JobId(number), spec }).unwrap(),
     };
-    journal.commit(Batch { entries: (1..=count).map(entry).collect(), ..Batch::default() }).await.unwrap();
+    let entries = (1..).zip(jobs).map(entry).collect();
+    journal.commit(Batch { entries, ..Batch::default() }).await.unwrap();
     journal.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_with_large_texts_are_listed_and_cancelled_like_others() {
     let directory = Controller::start("large-texts").await.stop().await;
-    swell(&directory, 9).await;
+    let large = held(ADA, &"x".repeat(BIG));
+    append(&directory, std::iter::repeat_n(large, 9)).await;
     let controller = Controller::start_in(directory).await;
     let mut bob = controller.client(BOB).await;
     let own = submit(&mut bob, job("small")).await;
@@ -72,6 +79,28 @@ async fn jobs_with_large_texts_are_listed_and_cancelled_like_others() {
     assert_eq!(cancel(&mut ada, request).await.cancelled.len(), 9);
     let left = jobs(&mut bob, v1::JobFilter::default()).await;
     assert_eq!(left.iter().map(|job| job.id).collect::<Vec<_>>(), [own]);
+    controller.stop().await;
+}
+
+/// The jobs of few users are looked up by owner, those of many users are filtered out of all jobs.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_jobs_of_some_users_are_listed_in_order_over_several_pages() {
+    const FIRST: u32 = 7_000;
+    let directory = Controller::start("owners").await.stop().await;
+    let owners: Vec<u32> = (0..900).map(|number| FIRST + number * 7 % 3).collect();
+    append(&directory, owners.iter().map(|uid| held(*uid, ""))).await;
+    let controller = Controller::start_in(directory).await;
+    let mut bob = controller.client(BOB).await;
+    let all = jobs(&mut bob, of_all_states()).await;
+    assert_eq!(all.len(), owners.len());
+    let many = (FIRST + 1..FIRST + 30).collect();
+    for users in [vec![FIRST], vec![FIRST + 2, FIRST + 1], many, vec![FIRST + 20]] {
+        let name = |uid: &u32| if uid % 2 == 0 { format!("u{uid}") } else { uid.to_string() };
+        let filter = v1::JobFilter { users: users.iter().map(name).collect(), ..of_all_states() };
+        let listed: Vec<u32> = jobs(&mut bob, filter).await.iter().map(|job| job.id).collect();
+        let own = all.iter().filter(|job| users.contains(&job.uid)).map(|job| job.id);
+        assert_eq!(listed, own.collect::<Vec<_>>(), "{users:?}");
+    }
     controller.stop().await;
 }
 

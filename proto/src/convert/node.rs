@@ -1,6 +1,7 @@
 //! Nodes, for `sinfo` and `scontrol show node`.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use spur_core::cluster::{Cluster, Node, reported};
 use spur_core::model::alloc::GresAlloc;
@@ -203,27 +204,12 @@ fn taken(cluster: &Cluster, node: &Node) -> Vec<(NodeGres, u32, IdSet)> {
     all
 }
 
-/// Returns the names of all devices of the cluster's configured nodes.
-#[must_use]
-pub fn gres_names(cluster: &Cluster) -> BTreeSet<&str> {
-    let mut names = BTreeSet::new();
-    let mut before: &[NodeGres] = &[];
-    for node in cluster.nodes().iter().filter(|node| node.configured) {
-        // Most nodes have the same devices as the node before.
-        if *node.shape.gres != *before {
-            before = &node.shape.gres;
-            names.extend(before.iter().map(|gres| &*gres.name));
-        }
-    }
-    names
-}
-
 /// Adds a count of zero devices in use for each of these names that the node has no devices of, as Slurm
 /// does: `gpu:0`.
-pub fn show_absent_gres(message: &mut v1::Node, names: &BTreeSet<&str>) {
+pub fn show_absent_gres(message: &mut v1::Node, names: &BTreeSet<Arc<str>>) {
     for name in names {
         let mut shown = message.gres.split(',');
-        if !shown.any(|gres| gres.split(':').next() == Some(name)) {
+        if !shown.any(|gres| gres.split(':').next() == Some(&**name)) {
             let comma = if message.gres_used.is_empty() { "" } else { "," };
             message.gres_used += &format!("{comma}{name}:0");
         }

@@ -237,11 +237,10 @@ fn nodes_are_shown_with_what_is_taken_of_them() {
     let first = world.node(0);
     assert_eq!((first.cpus, first.cpus_allocated, first.memory_allocated_mb), (4, 3, 300));
     assert_eq!((first.gres.as_str(), first.gres_used.as_str()), ("gpu:a100:2", "gpu:a100:1(IDX:0)"));
-    let names = node::gres_names(&world.cluster);
-    assert_eq!(names, std::collections::BTreeSet::from(["gpu"]));
+    assert_eq!(*world.cluster.gres_names(), std::collections::BTreeSet::from(["gpu".into()]));
     let used = |gres: &str, used: &str| {
         let mut shown = v1::Node { gres: gres.into(), gres_used: used.into(), ..v1::Node::default() };
-        node::show_absent_gres(&mut shown, &std::collections::BTreeSet::from(["gpu", "tmp"]));
+        node::show_absent_gres(&mut shown, &std::collections::BTreeSet::from(["gpu".into(), "tmp".into()]));
         shown.gres_used
     };
     assert_eq!(used("", ""), "gpu:0,tmp:0");

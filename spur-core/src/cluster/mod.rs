@@ -100,6 +100,8 @@ struct Derived {
     by_user: OnceLock<Arc<dyn Any + Send + Sync>>,
     /// The nodes whose reports differ from their places; see [`reported::differences`].
     reported: OnceLock<Arc<BTreeMap<NodeId, String>>>,
+    /// The names of all devices of configured nodes.
+    gres_names: OnceLock<Arc<BTreeSet<Arc<str>>>>,
 }
 
 /// Position of a cluster in its journal, and the last numbers it has given out.
@@ -178,6 +180,18 @@ impl Cluster {
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
+    }
+
+    /// The names of all devices of configured nodes, such as `gpu`.
+    #[must_use]
+    pub fn gres_names(&self) -> &BTreeSet<Arc<str>> {
+        let names = || {
+            let configured = self.nodes.iter().filter(|node| node.configured);
+            Arc::new(
+                configured.flat_map(|node| node.shape.gres.iter().map(|gres| gres.name.clone())).collect(),
+            )
+        };
+        self.derived.gres_names.get_or_init(names)
     }
 
     /// The node of this number; `None` if there is none.

@@ -215,11 +215,10 @@ impl Desk {
         let outlooks = self.overlay.read();
         let now = clock::now(&cluster);
         let configured = ids.iter().filter_map(|id| cluster.node(*id)).filter(|node| node.configured);
-        let gres = node::gres_names(&cluster);
         let render = |found: &spur_core::cluster::Node| {
             let planned = outlooks.plans(found.id);
             let mut shown = node::render(&cluster, found, self.agents.pulse(found.id), planned, now);
-            node::show_absent_gres(&mut shown, &gres);
+            node::show_absent_gres(&mut shown, cluster.gres_names());
             shown.jobs.retain(|id| cluster.job(JobId(*id)).is_some_and(|job| sight.job(&job.spec)));
             shown
         };

@@ -44,10 +44,9 @@ fn nodes<W: Watch>(world: &World<W>) -> Vec<Node> {
     let configured = world.cluster().nodes().iter().filter(|node| node.configured);
     let pulse = node::Pulse::default();
     let is_planned = |found: &spur_core::cluster::Node| planned.contains(&found.id);
-    let gres = node::gres_names(world.cluster());
     let render = |found: &spur_core::cluster::Node| {
         let mut shown = node::render(world.cluster(), found, pulse, is_planned(found), world.now());
-        node::show_absent_gres(&mut shown, &gres);
+        node::show_absent_gres(&mut shown, world.cluster().gres_names());
         shown
     };
     configured.map(render).collect()

@@ -72,7 +72,7 @@ impl Session {
     /// True if this host knows the user, by name or uid. In memory every user is known.
     pub fn knows_user(&self, name: &str) -> bool {
         let by_number = || User::from_uid(Uid::from_raw(name.parse().ok()?)).ok().flatten();
-        // A host that cannot tell knows everybody.
+        // If the host's database of users cannot be read, every user counts as known.
         !self.of_host || User::from_name(name).map_or(true, |found| found.is_some()) || by_number().is_some()
     }
 

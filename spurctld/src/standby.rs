@@ -167,7 +167,7 @@ pub(crate) async fn follow(
         }
         standby.catch_up(last).await?;
         if standby.reported.is_none_or(|at| at.elapsed() >= REPORT) {
-            // A lease whose holder renews it is somebody's who lives.
+            // A lease that is renewed has a leader that is alive.
             let version = standby.follower.version();
             if seen.is_some_and(|seen| Some(seen) != version)
                 && let Some(tell) = tell.take()

@@ -88,7 +88,8 @@ pub(crate) struct World {
     arrays: bool,
     /// True if operators suspend jobs.
     suspends: bool,
-    /// True if there are two leaves, jobs that must be in one, and operators who move nodes into the other.
+    /// True if there are two leaves, jobs that must be in one, and operators who move nodes into the other
+    /// leaf.
     moves: bool,
     /// True if there are two leaves, and nodes report the switches at their links, of which cables are moved.
     pub(crate) reports: bool,

@@ -43,7 +43,7 @@ fn qos(name: &'static str, more: &'static str, limits_text: &'static str, usage_
 
 pub(crate) struct Account {
     pub(crate) name: String,
-    /// `None` for `root`.
+    /// Index of the parent account; `None` for `root`.
     pub(crate) parent: Option<usize>,
     pub(crate) shares: u32,
     pub(crate) limits: Limits,

@@ -143,7 +143,7 @@ impl Cluster {
         }
     }
 
-    /// A job is told to make way.
+    /// Marks a job as preempted: it has to make way until the end of its grace time.
     fn preempt(&mut self, event: &Event, at: Time) {
         let Event::JobPreempted { job, by, then, end_at } = event else { return };
         let preempted = Preempted { by: *by, at, end_at: *end_at, then: *then };

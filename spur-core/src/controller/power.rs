@@ -179,7 +179,8 @@ fn rate(policy: &PowerPolicy, program: PowerProgram) -> u32 {
     }
 }
 
-/// Times at which the program was last run for the nodes that are on the way to its state or in it.
+/// Times at which `program` was last run for each node that it has switched: for nodes that power down or are
+/// powered down with `Suspend`, for nodes that power up with `Resume`; none with `ResumeFail`.
 fn switched(cluster: &Cluster, program: PowerProgram) -> impl Iterator<Item = Time> + '_ {
     cluster.powered().filter_map(move |node| match (program, node.power.as_ref()?) {
         (PowerProgram::Suspend, Power::PoweringDown { since, .. } | Power::PoweredDown { since, .. }) => {

@@ -120,7 +120,7 @@ fn end_steps(ctx: &mut Ctx<'_>, now: Time, id: JobId) {
     let (attempt, paused) = (job.attempt(), job.phase.pauses().seconds);
     let is_over = |step: &&Arc<Step>| step.ends_at(paused).is_some_and(|end| end <= now);
     let over: Vec<Arc<Step>> = job.steps.iter().filter(is_over).cloned().collect();
-    // A step that was told before has had its time between SIGTERM and SIGKILL.
+    // Nodes that were ordered before to end the step have already waited between SIGTERM and SIGKILL.
     let kill_wait = |step: &Step| match step.timed_out {
         None => ctx.cluster().policy().jobs.kill_wait,
         Some(_) => Seconds(0),

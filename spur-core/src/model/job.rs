@@ -314,7 +314,7 @@ impl CoreAsk {
 /// Requested memory in MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemoryNeed {
-    /// `--mem`: memory per node; 0 for all of each node's.
+    /// `--mem`: memory per node; 0 for all memory of each node.
     PerNode(u64),
     /// `--mem-per-cpu`: memory per CPU.
     PerCpu(u64),
@@ -411,7 +411,7 @@ pub struct Batch {
     /// True if `--propagate` named the limits.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub limits_named: bool,
-    /// `--acctg-freq`: seconds between two looks at what the script uses; 0: nobody looks.
+    /// `--acctg-freq`: seconds between two samples of the script's usage; 0 for no samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_seconds: Option<u32>,
     /// `--oom-kill-step`: true if the whole script ends when memory ran out for one of its processes.

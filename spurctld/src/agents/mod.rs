@@ -51,7 +51,7 @@ enum Errand {
     Order(Effect),
     /// A ping for the node's daemon.
     Ping,
-    /// The node's standing, on its request.
+    /// The state of the node (busy, full, drained), which its daemon has requested.
     Standing(NodeId),
     /// The order to the node's daemon to end.
     Shutdown,
@@ -189,7 +189,7 @@ impl Agents {
         Some(answered)
     }
 
-    /// Queues the answer to a node's question for its standing.
+    /// Queues the answer to a node's request for its own state.
     fn asked_standing(&self, node: NodeId) {
         if let Some(slot) = self.table().nodes.get_mut(&node) {
             slot.send(Errand::Standing(node));

@@ -21,13 +21,13 @@ async fn check(settings: &Settings) {
     }
 }
 
-/// Requests the node's standing at the controller; the sender is dropped without an answer if the stream
-/// breaks.
+/// A request for the state of this node (busy, full, drained) at the controller. The sender is dropped
+/// without an answer if the stream breaks.
 pub(crate) type StandingWanted = oneshot::Sender<v1::Standing>;
 
 /// Runs the program once, then repeats it at the configured interval while the node is in a configured state.
 ///
-/// The returned receiver yields requests for the node's standing, which the stream to the controller answers.
+/// The returned receiver yields requests for the node's state, which the stream to the controller answers.
 pub(crate) async fn look_after(settings: watch::Receiver<Arc<Settings>>) -> mpsc::Receiver<StandingWanted> {
     let now = Arc::clone(&settings.borrow());
     check(&now).await;
@@ -36,7 +36,8 @@ pub(crate) async fn look_after(settings: watch::Receiver<Arc<Settings>>) -> mpsc
     asked
 }
 
-/// Waits for the node's standing, and returns true if the program runs in that state.
+/// Returns true if the health check program is to run: always if `states` is empty, never for `START_ONLY`
+/// alone, otherwise if the controller answers that the node is in one of `states`.
 async fn is_due(states: &[HealthState], controller: &mpsc::Sender<StandingWanted>) -> bool {
     if states.is_empty() || states == [HealthState::StartOnly] {
         return states.is_empty();

@@ -117,9 +117,9 @@ struct DeviceLine {
     /// Type of the devices; empty for none.
     kind: String,
     count: u64,
-    /// Files, one per device.
+    /// `File`: one file for each device.
     files: Option<Pair>,
-    /// Files of a single device.
+    /// `MultipleFiles`: all files of one device.
     together: Option<Pair>,
     cores: Option<Pair>,
     links: Option<Pair>,

@@ -40,7 +40,7 @@ pub enum Update {
 
 /// Keys of jobs with points in time. Only this command knows the user's zone, so it converts them.
 const TIMES: [&str; 4] = ["StartTime", "EligibleTime", "EndTime", "Deadline"];
-/// Keys of nodes.
+/// Keys that `scontrol update NodeName=…` accepts.
 pub const NODE_KEYS: [&str; 13] = [
     "NodeName",
     "CpuBind",

@@ -15,9 +15,9 @@ use crate::text::tres::TresKind;
 
 /// The sums that limits are compared with, each for the holder and the resource of a limit.
 pub trait Sums {
-    /// Jobs that run.
+    /// Number of running jobs.
     fn jobs(&self, rule: &Rule) -> u64;
-    /// Jobs that wait or run.
+    /// Number of waiting and running jobs.
     fn submitted(&self, rule: &Rule) -> u64;
     /// The amount of the resource that running jobs hold.
     fn held(&self, rule: &Rule) -> Rate;

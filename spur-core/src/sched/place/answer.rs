@@ -89,7 +89,7 @@ pub enum LostWhy {
     Score {
         /// The score of the loser, millionths.
         had: i64,
-        /// The winner's.
+        /// The score of the winner, millionths.
         best: i64,
     },
     /// The loser is equally good by every measure, but its positions sort later.

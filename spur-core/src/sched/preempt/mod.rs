@@ -503,7 +503,8 @@ impl Field {
     }
 }
 
-/// The seat of a job at a placement, with the part that it takes of each node; `free` gives the free amounts.
+/// The placement of a job together with the amounts that it takes of each node; `free` gives the free amounts
+/// of a node.
 pub(super) fn seat(
     inventory: &Inventory,
     claimant: &Claimant<'_>,

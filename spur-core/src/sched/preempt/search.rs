@@ -43,7 +43,7 @@ pub(super) struct VictimSearch<'a> {
     pub(super) bound: Option<Loss>,
 }
 
-/// The decision about a job.
+/// The decision of the search about one job: it leaves, it stays, or nothing is decided yet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lot {
     Open,

@@ -119,7 +119,7 @@ impl Quick {
         !gives_up && !displaces && !line.enters_reservations()
     }
 
-    /// Notes an event.
+    /// Records the effects of an event on the state that the next quick pass continues with.
     pub(super) fn note(&mut self, event: &Event) {
         // A job that has just arrived holds nothing.
         if !matches!(
@@ -131,7 +131,8 @@ impl Quick {
         }
         // Budgets may have room again.
         self.memory.settled &= !matches!(event, Event::UsageRolled { .. });
-        // Those who come or start are nobody's victims who were not, but for what they got just now.
+        // A job that has just started can give up only what was free before, so its start allows no other job
+        // to preempt.
         self.memory.stirred |= !matches!(
             event,
             Event::JobSubmitted { .. }

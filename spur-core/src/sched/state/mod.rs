@@ -211,7 +211,7 @@ impl State {
         pays && self.stands(aspect)
     }
 
-    /// A start now.
+    /// The placement with which a job starts now; `None` if it does not fit now.
     fn look(&mut self, aspect: Aspect<'_>) -> Option<Hit> {
         let domains = self.findings.domains.of(aspect.eligible, aspect.stage.ask());
         let (wanted, names_rivals) = (aspect.wanted(), self.findings.names_rivals);

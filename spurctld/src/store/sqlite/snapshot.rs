@@ -83,7 +83,7 @@ fn remove(path: &Path) -> Result<(), StoreError> {
 
 /// A snapshot that is being written.
 pub(in crate::store) struct Writer {
-    /// `None` once the snapshot is finished.
+    /// The connection that writes the chunks; `None` once the snapshot is finished.
     conn: Option<SqliteConnection>,
     journal: PathBuf,
     part: PathBuf,

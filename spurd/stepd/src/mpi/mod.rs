@@ -80,7 +80,7 @@ enum Service {
 /// The process that serves PMIx, and its unanswered requests.
 #[derive(Debug)]
 struct Pmix {
-    /// `None` before the process is started, and once it has been asked to end.
+    /// The running process; `None` before its start and after the request to end.
     helper: Option<Helper>,
     /// Fences under way, each with the number by which the helper knows it.
     fences: BTreeMap<(Group, u64), u64>,

@@ -13,7 +13,7 @@ use super::greedy::{largest_of_few, usable};
 /// A node: its weight class (the last is the lightest), the amount that it takes, and its position.
 type Node = (usize, u32, Pos);
 
-/// The nodes to pick from.
+/// The nodes from which a placement with few heavy nodes is picked.
 pub(super) struct Light<'p, 'a> {
     problem: &'p Problem<'a>,
     /// Number of nodes that the job wants.

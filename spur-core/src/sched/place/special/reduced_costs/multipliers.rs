@@ -66,8 +66,8 @@ struct BoundedDomain {
 }
 
 impl<'g> LagrangianBounds<'g> {
-    /// Sets up the bounds. `known` has the multipliers of fewer layers: domains that exceed their slack are
-    /// left out.
+    /// Sets up the bounds. `known` has the multipliers that were found for fewer layers. A domain whose use
+    /// costs more than their slack is in no choice, so the bounds leave it out.
     pub(super) fn new(instance: &'g Instance<'g>, scope: &'g Scope, known: &[Multipliers]) -> Self {
         let lowest = instance.lowest(scope);
         let (domains, sums) = (Vec::with_capacity(instance.pieces.len() + 1), Vec::new());

@@ -501,7 +501,7 @@ impl Connection {
                 return Err(error);
             }
             if matches!(error, CallError::Busy(_)) && !self.patience.is_zero() {
-                // It is there, and serves others or us: its time will come.
+                // The controller runs and serves other requests first, so the call is repeated for longer.
                 let rest = pause.min(busy_until.saturating_duration_since(Instant::now()));
                 if rest.is_zero() {
                     return Err(error);

@@ -44,7 +44,7 @@ pub(crate) struct Findings {
     pub(crate) domains: DomainTable,
     /// Known lower bounds of the start times of requests.
     pub(crate) start_bounds: StartBounds,
-    /// True if starts from now on also name the best domains that could have held the job and lost.
+    /// True if the placement of a job that starts now also names the best domains that could have held it.
     pub(crate) names_rivals: bool,
 }
 

@@ -89,7 +89,7 @@ pub const ADDED: &[Added] = &[
         words: "scontrol update LastCheckpoint=",
     },
     field(2, "Suspended", "checkpoint", "scontrol update LastCheckpoint="),
-    field(2, "Completing", "nominated", "scontrol defrag"),
+    field(2, "Completing", "nominated", "spur defrag --apply"),
     variant(2, "Holder", "QosUser", "the usage of a user in a QOS"),
     variant(2, "Holder", "QosAccount", "the usage of an account in a QOS"),
     variant(2, "Record", "FeatureLevel", "a FeatureLevel above 1"),

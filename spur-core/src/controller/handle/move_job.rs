@@ -31,7 +31,7 @@ pub(super) fn check(
     proposed: &Start,
 ) -> Result<Decision, Reject> {
     // An older program drops the nodes that are kept for a job that is still ending.
-    cluster.has_level(FeatureLevel(2), "scontrol defrag")?;
+    cluster.has_level(FeatureLevel(2), "spur defrag --apply")?;
     let id = proposed.attempt.job;
     let stale = |what: &str| Err(Reject::Stale(format!("job {id}: {what}")));
     if !caller.is_operator() {

@@ -1,8 +1,8 @@
 //! The places that nodes report, compared with their places in the topologies.
 //!
-//! A report names an NVLink clique and switches, not domains. The leaf of a clique or a switch is the leaf of
-//! most other nodes that report it; of several, the leaf of that name. One decision table ([`judge`]) says
-//! what follows for a node.
+//! A report names an NVLink clique and switches, not domains. The leaf of a clique or a switch is a leaf
+//! of its name with a node that reports it, or else the leaf with more than half of the other nodes that
+//! report it. One decision table ([`judge`]) says what follows for a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,8 +23,7 @@ const CLIQUES: &str = "nvl";
 pub enum Evidence {
     /// The report contains nothing about this topology.
     None,
-    /// The command line of the daemon names the leaf, or most other nodes with the same clique or switches
-    /// are in it.
+    /// The command line of the daemon names the leaf, or it is the leaf of the reported clique or switches.
     Leaf(DomainId),
     /// No other node with a place reports the clique or the switches. A new leaf would have this name.
     Unknown(String),
@@ -215,8 +214,8 @@ impl<'a> Reports<'a> {
         }
     }
 
-    /// The leaf that most other nodes with one of the keys are in. A leaf that has one of the names goes
-    /// before the others.
+    /// The leaf with one of the names in which some node reports one of the keys, or else the leaf with more
+    /// than half of the other nodes that report one of the keys.
     fn common(&self, topology: usize, node: &Node, of: &Common<'_>) -> Evidence {
         let fabric = &*self.cluster.topologies()[topology].fabric;
         let own = leaf_of(fabric, node.id);
@@ -245,7 +244,8 @@ impl<'a> Reports<'a> {
         if !counts.is_empty() {
             return Evidence::Unclear(counts.into_keys().collect());
         }
-        // A key that nobody else has contradicts the place of the node only if its neighbours report others.
+        // A key that no other node reports contradicts the node's place only if another node of its leaf
+        // reports a key of this kind.
         let neighbours = own.map(|own| self.members(fabric, own).filter(|other| other.id != node.id));
         match neighbours.is_none_or(|mut others| others.any(|other| report(other).is_some_and(of.speaks))) {
             true => Evidence::Unknown(of.names.first().map_or_else(String::new, |name| (*name).to_owned())),

@@ -15,8 +15,8 @@ const TICKS: u64 = 100;
 /// Time between two readings.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The largest values of a time, and of the host the share of it in which some process waited for a
-/// processor.
+/// The largest values during a measurement, and the share of its time in which some process of the host
+/// waited for a processor.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     memory_kib: u64,

@@ -13,7 +13,7 @@ use crate::model::phase::Phase;
 use crate::text::array::TaskSet;
 use crate::text::time::Time;
 
-/// Lets all pending jobs for which there is room gain age.
+/// Lets all pending jobs gain age, as far as the limits admit them.
 pub(super) fn begin_all(ctx: &mut Ctx<'_>) {
     if ctx.cluster().limits_accrual() {
         let pending = ctx.cluster().jobs().pending().map(|job| job.id).collect();
@@ -21,7 +21,7 @@ pub(super) fn begin_all(ctx: &mut Ctx<'_>) {
     }
 }
 
-/// Lets those of these jobs for which there is room gain age.
+/// Lets these jobs gain age, as far as the limits admit them.
 pub(super) fn begin(ctx: &mut Ctx<'_>, jobs: Vec<JobId>) {
     let (mut begun, mut more) = (Vec::new(), BTreeMap::new());
     for job in jobs {
@@ -52,8 +52,8 @@ struct Wish {
 }
 
 impl Wish {
-    /// The job, unless it gains age already, has no limit for that, is not eligible, or finds no room. `more`
-    /// counts jobs that are about to begin.
+    /// The wish of a job that may begin to gain age now. `None` if the job gains age already, has no limit on
+    /// this, is not eligible, or is beyond a limit. `more` counts jobs that are about to begin.
     fn of(cluster: &Cluster, id: JobId, now: Time, more: &BTreeMap<Holder, u64>) -> Option<Wish> {
         let job = cluster.job(id)?;
         let Phase::Pending(pending) = &job.phase else { return None };

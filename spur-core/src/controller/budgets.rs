@@ -1,8 +1,8 @@
 //! Budgets that have run out end the jobs that they count.
 //!
-//! Budgets are limits of past usage (`GrpTRESMins`, `GrpWall`). They are looked at when usage is rolled, so
-//! one of them is exceeded by what its jobs use in one period at most. With `safe` no job starts that could
-//! exceed a budget, and none is ended.
+//! Budgets are limits of past usage (`GrpTRESMins`, `GrpWall`). They are checked when usage is rolled, so
+//! jobs exceed a budget by at most what they use in one period. With `safe` no job starts that could exceed
+//! a budget, and none is ended.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Priorities that never fall (`INCR_ONLY`).
 //!
-//! A job's priority falls by itself only where usage is rolled, the policy tree or the configuration changes,
-//! or a user without an association submits for the first time. The priority before such a change is
-//! journalled where it was higher than after, so that replay and readers agree.
+//! Without a request, the priority of a pending job falls in three cases only: a roll of usage, a change of
+//! the policy tree or of the configuration, and the first submission of a user without an association. If the
+//! priority before such a change is higher than after it, it is journalled, so that replay and readers agree.
 
 use super::Ctx;
 use crate::cluster::{Cluster, Event};

@@ -1,7 +1,7 @@
 //! Places of nodes that follow from the nodes' reports.
 //!
-//! Nodes in no domain of a topology, without jobs, are moved to where they report to be, as by
-//! `scontrol update NodeName=… Topology=…`. Everything else about reports is left to operators.
+//! Nodes in no domain of a topology and without jobs are moved to the places that they report, as by
+//! `scontrol update NodeName=… Topology=…`. Operators decide about all other reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,8 +39,8 @@ pub(super) fn settle_all(ctx: &mut Ctx<'_>) {
     settle(ctx, concerned);
 }
 
-/// Moves those of the nodes whose reports say where they belong. The place of one node may tell where another
-/// belongs, so this is repeated while nodes move.
+/// Moves the nodes whose reports fit one leaf. A moved node may decide the leaf of another node, so this is
+/// repeated while nodes move.
 fn settle(ctx: &mut Ctx<'_>, mut nodes: Vec<NodeId>) {
     while !nodes.is_empty() {
         let mut moves: BTreeMap<PlacesByTopology, Vec<NodeId>> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! The smallest changes that let a waiting job start earlier (`spur why --fix`). They are planned on a copy
-//! of the cluster, on a thread for long work.
+//! Changes that let a waiting job start earlier (`spur why --fix`). They are planned on a copy of the
+//! cluster, on a thread for long work.
 //!
 //! A question takes many plans. So one question is answered at a time, each user has at most one, and other
 //! questions that need a copy are answered between two plans. When a client is gone, its question ends after

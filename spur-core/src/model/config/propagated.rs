@@ -1,5 +1,5 @@
-//! `propagate_resource_limits` and `propagate_resource_limits_except`: which of a user's resource limits jobs
-//! get unless `--propagate` names them.
+//! `propagate_resource_limits` and `propagate_resource_limits_except`: the resource limits of the submitting
+//! process that jobs get, unless `--propagate` names others.
 
 use std::sync::Arc;
 

@@ -14,10 +14,10 @@ pub enum ResetPeriod {
     Daily,
     /// Usage is reset every Sunday.
     Weekly,
-    /// The first day of every month.
+    /// Usage is reset on the first day of every month.
     Monthly,
-    /// The first day of every quarter.
+    /// Usage is reset on the first day of every quarter.
     Quarterly,
-    /// The first day of every year.
+    /// Usage is reset on the first day of every year.
     Yearly,
 }

@@ -12,7 +12,7 @@ use spur_proto::v1::{AccountingRow, Spread, Usage};
 
 use super::table::{Row, Table};
 
-/// The columns without which a row says too little.
+/// The columns that the file must have.
 const REQUIRED: [&str; 14] = [
     "JobID",
     "JobIDRaw",
@@ -30,7 +30,7 @@ const REQUIRED: [&str; 14] = [
     "AllocTRES",
 ];
 
-/// Other columns that are kept.
+/// Other columns whose values are loaded.
 const KEPT: [&str; 40] = [
     "AdminComment",
     "AllocNodes",

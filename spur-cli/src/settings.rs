@@ -38,7 +38,7 @@ pub struct Clusters {
     pub others: Vec<(String, Settings)>,
 }
 
-/// An authority, and what is believed of it.
+/// The certificates of controllers that commands trust: their authority, and the names that they may bear.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Certificates {
     ca_file: PathBuf,

@@ -196,7 +196,10 @@ impl Allocation {
         }
     }
 
-    /// Takes what is heard; the job if that is it.
+    /// Applies one message about the allocation. Returns the allocation if the message contains it.
+    ///
+    /// # Errors
+    /// The allocation is gone, or no more messages come.
     fn hear(&mut self, session: &mut Session, news: Option<News>) -> anyhow::Result<Option<Box<Grant>>> {
         match news {
             Some(News::Job(grant)) => {

@@ -49,7 +49,7 @@ pub enum Reject {
     /// A least time that is more than the time limit.
     #[error("Invalid time-min specification (exceeds job's time or other limits): {0}")]
     InvalidTimeMin(String),
-    /// No node could ever hold it.
+    /// No node could ever hold the job.
     #[error("Requested node configuration is not available: {0}")]
     NodeConfigUnavailable(String),
     /// No node has a requested feature.

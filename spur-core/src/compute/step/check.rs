@@ -156,7 +156,7 @@ impl Checker {
                 is_told = true;
             }
             Input::Failed { .. } => is_told = true,
-            // Tasks that were sent TERM leave others waiting, which is no reason to hurry.
+            // After TERM, an abort does not shorten the time that tasks have to end.
             Input::Abort { .. } => is_told = !self.is_told,
             Input::TaskEnded { task, .. } => self.tasks[task].is_alive = false,
             Input::EpilogEnded { task } => self.tasks[task].epilog = false,

@@ -295,7 +295,7 @@ impl Memory {
         }
     }
 
-    /// Remembers who waits, and what was planned for later.
+    /// Records the waiting jobs and the later starts of a pass, for the next pass.
     fn learn(&mut self, inventory: &Inventory, line: &PendingOrder, walk: &mut Walk<Ledger>, keeps: bool) {
         let component = |made: &Reservation| {
             inventory.partition(&made.partition).map(|partition| inventory.partitions[partition].component)

@@ -22,7 +22,7 @@ pub(crate) fn place(problem: &Problem<'_>) -> Result<Placement, Missed> {
     let is_capped = ask.caps_leaves() || !problem.span_caps.is_empty();
     // The score knows the share of slots that a job fills, and multiples count tasks.
     let counts_both = problem.nodes.is_some() && ask.multiples.is_empty() && !ask.score.any();
-    // Without caps and tasks is what the nodes alone are asked for where caps are left out and that is all.
+    // Every easier question leaves out counted features; the second also leaves out tasks, the third caps.
     let looser =
         [(false, false, !ask.counts.is_empty()), (false, true, counts_both), (true, false, is_capped)];
     let looser = looser.into_iter().filter(|(_, _, is_looser)| *is_looser);

@@ -216,7 +216,7 @@ fn windows(problem: &Problem<'_>) -> (Vec<Range<usize>>, bool) {
     let mut windows = Vec::new();
     let most = problem.amount as usize;
     let exactly = problem.nodes.map(|nodes| nodes as usize);
-    // Where nothing but size matters, what is longer than it has to be cannot be better.
+    // Where only the size matters, a window that is longer than necessary cannot be better.
     let are_shortest_best = problem.adds_up() && problem.ask.adjacent.is_none() && !problem.ask.score.any();
     for &root in problem.fabric.roots() {
         let range = problem.fabric.domain(root).range();

@@ -100,14 +100,19 @@ const COMMANDS: &[Entry] = &[
     Entry { command: Command::Sbatch, name: "sbatch", linked: true, about: "submit a batch script" },
     Entry { command: Command::Salloc, name: "salloc", linked: true, about: "run a shell in an allocation" },
     Entry { command: Command::Srun, name: "srun", linked: true, about: "run a step of a job" },
-    Entry { command: Command::Sattach, name: "sattach", linked: true, about: "show what a step writes" },
+    Entry { command: Command::Sattach, name: "sattach", linked: true, about: "show the output of a step" },
     Entry { command: Command::Sbcast, name: "sbcast", linked: true, about: "copy a file to a job's nodes" },
-    Entry { command: Command::Exec, name: "exec", linked: false, about: "run a command in a job that runs" },
-    Entry { command: Command::Logs, name: "logs", linked: false, about: "show what a batch job writes" },
-    Entry { command: Command::Sprio, name: "sprio", linked: true, about: "show what makes up priorities" },
+    Entry { command: Command::Exec, name: "exec", linked: false, about: "run a command in a running job" },
+    Entry { command: Command::Logs, name: "logs", linked: false, about: "show the output of a batch job" },
+    Entry { command: Command::Sprio, name: "sprio", linked: true, about: "show the factors of priorities" },
     Entry { command: Command::Squeue, name: "squeue", linked: true, about: "show jobs and steps" },
     Entry { command: Command::Sinfo, name: "sinfo", linked: true, about: "show partitions and nodes" },
-    Entry { command: Command::Scontrol, name: "scontrol", linked: true, about: "show and change everything" },
+    Entry {
+        command: Command::Scontrol,
+        name: "scontrol",
+        linked: true,
+        about: "show and change all entities",
+    },
     Entry { command: Command::Scancel, name: "scancel", linked: true, about: "end or signal jobs and steps" },
     Entry { command: Command::Sacct, name: "sacct", linked: true, about: "show jobs from accounting" },
     Entry {
@@ -116,12 +121,12 @@ const COMMANDS: &[Entry] = &[
         linked: true,
         about: "show how much of its share a job used",
     },
-    Entry { command: Command::Sstat, name: "sstat", linked: true, about: "show what running steps use" },
+    Entry { command: Command::Sstat, name: "sstat", linked: true, about: "show the usage of running steps" },
     Entry {
         command: Command::Sacctmgr,
         name: "sacctmgr",
         linked: true,
-        about: "show what there is of Slurm's accounting database",
+        about: "show and change accounts, users, associations and QOS",
     },
     Entry {
         command: Command::Sshare,
@@ -129,8 +134,13 @@ const COMMANDS: &[Entry] = &[
         linked: true,
         about: "show the shares of associations",
     },
-    Entry { command: Command::Sreport, name: "sreport", linked: true, about: "show what was used, by whom" },
-    Entry { command: Command::Sdiag, name: "sdiag", linked: true, about: "show what the controller does" },
+    Entry {
+        command: Command::Sreport,
+        name: "sreport",
+        linked: true,
+        about: "report usage by cluster, account and user",
+    },
+    Entry { command: Command::Sdiag, name: "sdiag", linked: true, about: "show the controller's statistics" },
     Entry { command: Command::Demo, name: "demo", linked: false, about: "show a whole cluster on this host" },
     Entry {
         command: Command::Defrag,
@@ -142,13 +152,13 @@ const COMMANDS: &[Entry] = &[
         command: Command::Plan,
         name: "plan",
         linked: false,
-        about: "say when and where a job would start",
+        about: "print when and where a job would start",
     },
     Entry {
         command: Command::Why,
         name: "why",
         linked: false,
-        about: "say why a job waits, or runs where it does",
+        about: "print why a job waits, or runs on its nodes",
     },
     Entry {
         command: Command::Limits,
@@ -166,7 +176,7 @@ const COMMANDS: &[Entry] = &[
         command: Command::Sim,
         name: "sim",
         linked: false,
-        about: "run a workload on a cluster that is only calculated",
+        about: "run a workload on a simulated cluster",
     },
     Entry {
         command: Command::Links,
@@ -178,26 +188,26 @@ const COMMANDS: &[Entry] = &[
         command: Command::Import,
         name: "import",
         linked: false,
-        about: "make a spur.toml of Slurm's files",
+        about: "write a spur.toml from Slurm's files, or load accounts and history",
     },
     Entry {
         command: Command::Discover,
         name: "discover",
         linked: false,
-        about: "make [topology] of what discovery tools say",
+        about: "write [topology] from the output of discovery tools",
     },
     Entry {
         command: Command::Config,
         name: "config",
         linked: false,
-        about: "check a spur.toml, or show what it says",
+        about: "check a spur.toml, or show its settings",
     },
     Entry { command: Command::Man, name: "man", linked: false, about: "write the commands' manual pages" },
     Entry {
         command: Command::Completion,
         name: "completion",
         linked: false,
-        about: "print what completes options in a shell",
+        about: "print completions for a shell",
     },
     Entry { command: Command::Keygen, name: "keygen", linked: false, about: "make a new cluster key" },
     Entry {
@@ -210,7 +220,7 @@ const COMMANDS: &[Entry] = &[
         command: Command::Backup,
         name: "backup",
         linked: false,
-        about: "copy a journal in SQLite while it is used",
+        about: "copy a journal in SQLite while it is in use",
     },
     Entry {
         command: Command::Restore,
@@ -391,4 +401,20 @@ fn usage() -> String {
     );
     text.push_str("are found under their own names.\n");
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_of_spur_alone_is_in_the_docs() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/compat.md");
+        let text = std::fs::read_to_string(path).expect("docs/compat.md");
+        let (_, table) = text.split_once("\n## Spur's own commands\n").expect("the section");
+        let own = COMMANDS.iter().filter(|entry| !entry.linked);
+        let missing: Vec<&str> =
+            own.map(|entry| entry.command.title()).filter(|title| !table.contains(*title)).collect();
+        assert!(missing.is_empty(), "docs/compat.md does not list {missing:?}");
+    }
 }

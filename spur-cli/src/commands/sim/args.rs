@@ -255,8 +255,8 @@ const OPTIONS: &[SimOpt] = &[
 pub(in crate::commands) const LINE: CommandLine<Args> = CommandLine {
     name: "spur sim",
     synopsis: "(--config FILE | --procs N) (--workload FILE | --swf FILE | --generate lublin) [OPTIONS]",
-    about: "Runs a workload on a cluster that is only calculated, with the controller and the scheduler that spurctld \
-            has, and tells what became of it. Nothing waits for a clock: months take seconds.",
+    about: "Simulates a workload on a cluster, with the controller and the scheduler of spurctld, and prints the results. \
+            The simulation does not wait for a clock: months take seconds.",
     options: OPTIONS,
     mask: 1,
     env_prefixes: &[],

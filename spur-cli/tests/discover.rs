@@ -419,7 +419,10 @@ fn what_cannot_be_read_is_refused() {
         (&["ibnet", &*nothing, "-f", &*empty], "no line of it is one of a switch"),
         (&["nvlink", &*nothing, "-f", &*empty], "line 1: `hello` is not HOST: CLUSTER-UUID, CLIQUE-ID"),
         (&["topograph", "https://x/v1/topology", "-f", &*empty], "only http:// is read"),
-        (&["ibnet", &*file, "-f", &*other], "no node of [[nodes]] is in it; the first there is zz1"),
+        (
+            &["ibnet", &*file, "-f", &*other],
+            "no node of [[nodes]] is in the network that was read; [[nodes]] begins with zz1",
+        ),
         (&["ibnet", &*file, "--apply", "-f", &*empty], "--apply changes the controller's spur.toml"),
         (&["ibnet", &*file, "-f", "/nowhere.toml"], "cannot read /nowhere.toml"),
         (&["ibnet", &*file, "-f", &*empty, "-x", "n[1-"], "n[1-"),

@@ -412,10 +412,10 @@ impl Found {
         if names.is_empty() {
             let help = match wanted.nodes {
                 Some(nodes) => format!(
-                    "no node of [[nodes]] is in it; the first there is {}",
+                    "no node of [[nodes]] is in the network that was read; [[nodes]] begins with {}",
                     nodes.first().map_or("", |name| name)
                 ),
-                None => "no host is in it".to_owned(),
+                None => "no host is in the network that was read".to_owned(),
             };
             let said = self.left_out.iter().take(3).map(|text| format!("; {text}")).collect::<String>();
             bail!("{help}{said}");

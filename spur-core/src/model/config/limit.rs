@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::policy::PartitionConfig;
+use super::partition::PartitionConfig;
 use super::qos::QosConfig;
 use crate::model::accounts::qos::QosFlag;
 use crate::model::job::{JobSpec, MemoryNeed};

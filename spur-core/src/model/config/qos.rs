@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::policy::{PartitionConfig, Policy, PreemptMode};
+use super::partition::PartitionConfig;
+use super::policy::{Policy, PreemptMode};
 use crate::model::accounts::qos::QosFlag;
 use crate::text::time::{Seconds, TimeLimit};
 

@@ -8,6 +8,7 @@ use spur_core::id::{Attempt, JobId, NodeId};
 use spur_core::text::exit::ExitCode;
 
 use crate::limits::{self, Judged};
+use crate::partition_cpus;
 use crate::world::World;
 
 /// One process of a batch script.
@@ -64,6 +65,8 @@ pub(crate) struct Totals {
     pub(crate) power_cuts: u64,
     /// Number of moves of nodes to where they report to be.
     pub(crate) reported: u64,
+    /// Number of nodes of starts on which a partition then has all CPUs that its limit allows.
+    pub(crate) partition_cpus: u64,
     /// The starts that were checked against limits of accounts and QOS.
     pub(crate) limited: Judged,
     reboots: u64,
@@ -82,6 +85,7 @@ impl Totals {
             world.disk.journal.iter().filter(|entry| wanted(&entry.event)).count() as u64
         };
         let Judged { starts, tight, kinds } = limits::hold(world.disk.journal.iter().map(|entry| &**entry));
+        self.partition_cpus += partition_cpus::hold(world.disk.journal.iter().map(|entry| &**entry));
         self.limited.starts += starts;
         self.limited.tight += tight;
         self.limited.kinds.extend(kinds);
@@ -103,7 +107,7 @@ impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} runs: {} jobs ({} of several components), {} launches, {} entries, {} preempted for {} nominations, {} suspended, {} starts within limits ({} used one up), {} moves to reported places, {} power cuts of the controller, {} reboots of nodes, \
+            "{} runs: {} jobs ({} of several components), {} launches, {} entries, {} preempted for {} nominations, {} suspended, {} starts within limits ({} used one up), {} nodes with all CPUs that a partition allows, {} moves to reported places, {} power cuts of the controller, {} reboots of nodes, \
              {} kills of node daemons, {} broken connections",
             self.runs,
             self.jobs,
@@ -115,6 +119,7 @@ impl fmt::Display for Totals {
             self.suspensions,
             self.limited.starts,
             self.limited.tight,
+            self.partition_cpus,
             self.reported,
             self.power_cuts,
             self.reboots,

@@ -11,6 +11,7 @@ mod disk;
 mod ledger;
 mod limits;
 mod node;
+mod partition_cpus;
 mod planner;
 mod policy;
 mod world;
@@ -49,6 +50,7 @@ fn every_acknowledged_job_ends_once_whatever_dies() {
     assert!(totals.suspensions > 0, "some must have been suspended: {totals}");
     assert!(totals.limited.tight > 0, "some must have used a limit up: {totals}");
     assert!(totals.limited.kinds.len() >= 18, "limits of most kinds are set: {:?}", totals.limited.kinds);
+    assert!(totals.partition_cpus > 0, "some partitions must have used their CPUs of a node up: {totals}");
     assert!(totals.reported > 0, "some nodes must have been moved by their reports: {totals}");
     assert!(totals.preemptions > 0, "some must have made way for others: {totals}");
 }

@@ -32,6 +32,13 @@ pub(crate) fn add_tier(policy: &mut Policy, chance: &mut Chance) {
     };
 }
 
+/// In some clusters, limits the jobs of the default partition to three of the four CPUs of a node.
+pub(crate) fn limit_cpus(policy: &mut Policy, seed: u64) {
+    if seed % 9 == 4 || seed % 16 == 8 {
+        policy.partitions[0].max_cpus_per_node = Some(3);
+    }
+}
+
 /// Makes jobs preempt others by their QOS, and no longer by the tier of their partition.
 pub(crate) fn add_qos(policy: &mut Policy) {
     let low = QosConfig { name: "low".into(), ..QosConfig::default() };

@@ -142,6 +142,7 @@ impl World {
         if limited {
             limits::enforce(&mut policy, seed);
         }
+        policy::limit_cpus(&mut policy, seed);
         let mut world = Self {
             chance,
             now: 1_000_000,

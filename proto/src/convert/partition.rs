@@ -60,6 +60,8 @@ pub fn render(cluster: &Cluster, partition: &Partition) -> v1::Partition {
         max_memory_per_node_mb: config.max_mem_per_node,
         default_cpus_per_gpu: config.def_cpu_per_gpu,
         default_memory_per_gpu_mb: config.def_mem_per_gpu,
+        max_cpus_per_node: config.max_cpus_per_node,
+        max_cpus_per_socket: config.max_cpus_per_socket,
         tres: tres(cluster, partition).to_string(),
     }
 }

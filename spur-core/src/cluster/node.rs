@@ -251,6 +251,16 @@ impl Node {
         self.shape.cpus + self.specialized.cpus.len()
     }
 
+    /// Number of CPUs of each socket, with the specialized ones: CPU `id` is in socket `id / number`. All
+    /// CPUs count as one socket if the sockets and cores of the node have other CPUs.
+    #[must_use]
+    pub fn cpus_per_socket(&self) -> u32 {
+        let NodeShape { sockets, cores_per_socket, threads_per_core, .. } = *self.shape;
+        let each = cores_per_socket.saturating_mul(threads_per_core);
+        let all = self.all_cpus();
+        if each.saturating_mul(sockets) == all { each.max(1) } else { all.max(1) }
+    }
+
     /// CPUs that a starting job cannot have: those of jobs and the specialized ones.
     fn taken_cpus(&self) -> Cow<'_, IdSet> {
         match self.specialized.cpus.is_empty() {

@@ -53,7 +53,10 @@ pub(super) fn settle(ctx: &mut Ctx<'_>) {
         let cluster = ctx.cluster();
         let Some(spec) = cluster.job(job).map(|job| Arc::clone(&job.spec)) else { continue };
         let take = |node: &Node, part: &StartPart, exclusive: bool| {
-            start::take(node, &cluster.kept(node.id, &[]), part, exclusive, &spec)
+            let partition =
+                cluster.job(job).and_then(|job| cluster.partition(&job.phase.alloc()?.partition))?;
+            let left = cluster.cpus_left(node, &partition.config, &[]);
+            start::take(node, (&cluster.kept(node.id, &[]), left.as_ref()), part, exclusive, &spec)
         };
         if let Some((replaced, why)) = replace::find(cluster, ctx.now(), job, touched, &take)
             && lets_replace(cluster, ctx.now(), job, &replaced)

@@ -34,7 +34,7 @@ use super::planned_starts::{Reservation, Reservations};
 use super::preempt::cost::Loss;
 use super::preempt::moves::{self, MoveGoal, MoveSet, MoveSite, Visited};
 use super::preempt::{
-    self, Amount, Claimant, Victim, add, held, minus, of_part, plus, positive, seat, signed,
+    self, Amount, Claimant, Victim, add, held, minus, of_start, plus, positive, seat, signed,
 };
 use super::prospect::{EligibleSets, Prospect};
 use super::queue::{Candidate, Queued};
@@ -474,8 +474,7 @@ impl<'a> Board<'a> {
         }
         let starts = plan.starts.iter().chain(plan.preemptions.iter().map(|preemption| &preemption.start));
         for start in starts.flat_map(Start::all).filter(|start| start.attempt.job != job) {
-            let parts = start.parts.iter().map(|part| of_part(inventory, part, start.exclusive));
-            take(&parts.collect::<Vec<_>>());
+            take(&of_start(inventory, start).collect::<Vec<_>>());
         }
         let planned = planned.iter().map(|made| &**made).filter(|made| made.job != job).collect();
         Self { input, realms: Realms::new(&inventory.reservations, now), free, planned }
@@ -701,10 +700,8 @@ impl Relocation<'_> {
         let (inventory, movable) = (self.board.input.inventory, self.movable);
         let Movable { prospect, candidate, .. } = &movable[index];
         let left: Vec<usize> = done.iter().map(|(other, _)| *other).chain([index]).collect();
-        let taken = done
-            .iter()
-            .flat_map(|(_, start)| start.parts.iter().map(|part| of_part(inventory, part, start.exclusive)));
-        let taken: Vec<(NodeId, Amount)> = taken.collect();
+        let taken: Vec<(NodeId, Amount)> =
+            done.iter().flat_map(|(_, start)| of_start(inventory, start)).collect();
         let rooms = self.rooms_for(candidate.run_time, prospect.plain(), &left, &taken);
         let (eligible, need) = (&**prospect.plain(), &prospect.request().need);
         let member = Member { eligible, need, asks: &prospect.stages[0].asks, rooms, occupied: None };
@@ -764,18 +761,15 @@ impl Relocation<'_> {
         while !waiting.is_empty() {
             let at = waiting.iter().position(|(index, start)| {
                 let own = &self.victims[*index].held;
-                start.parts.iter().map(|part| of_part(inventory, part, start.exclusive)).all(
-                    |(node, wanted)| {
-                        let mut here = free[node.index()].clone();
-                        own.iter().filter(|(on, _)| *on == node).for_each(|(_, held)| plus(&mut here, held));
-                        here.iter().zip(&wanted).all(|(free, wanted)| *wanted == 0 || free >= wanted)
-                    },
-                )
+                of_start(inventory, start).all(|(node, wanted)| {
+                    let mut here = free[node.index()].clone();
+                    own.iter().filter(|(on, _)| *on == node).for_each(|(_, held)| plus(&mut here, held));
+                    here.iter().zip(&wanted).all(|(free, wanted)| *wanted == 0 || free >= wanted)
+                })
             })?;
             let (index, start) = waiting.remove(at);
             add(&mut free, &self.victims[index].held);
-            for part in &start.parts {
-                let (node, taken) = of_part(inventory, part, start.exclusive);
+            for (node, taken) in of_start(inventory, &start) {
                 minus(&mut free[node.index()], &taken);
             }
             turns.push((index, start));

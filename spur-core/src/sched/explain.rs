@@ -79,6 +79,7 @@ pub(super) fn aside(aside: &Aside) -> String {
             Scarce::Memory => "memory",
             Scarce::Devices => "devices",
             Scarce::Cpus => "CPUs",
+            Scarce::LimitOfPartition => "CPUs within the limit of the partition",
         };
         let _ = write!(said, "; {} {verb} all but {what}", count(*number as u64, "node"));
     }

@@ -44,8 +44,8 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// The amounts taken of each node, in rank order: CPUs, memory in MiB, then devices in the order of the
-    /// node's entries.
+    /// The amounts taken of each node, in rank order: CPUs, memory in MiB, an entry that counts no resource,
+    /// devices in the order of the node's entries, then the entries of limits of partitions.
     pub fn amounts(&self) -> impl Iterator<Item = (NodeId, &[u64])> {
         self.parts.iter().filter(|part| part.slots > 0).map(|part| (part.node, &*part.taken))
     }

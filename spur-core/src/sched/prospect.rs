@@ -10,6 +10,7 @@ use crate::id::{ArrayTaskId, NodeId};
 use crate::model::alloc::Why;
 use crate::model::job::JobSpec;
 use crate::model::layout;
+use crate::model::node::NodeShape;
 use crate::model::reason::Reason;
 use crate::model::reservation::Reservation;
 use crate::sched::inventory::amounts::{CPUS, GRES, MEMORY};
@@ -199,10 +200,9 @@ impl Prospect {
     ) -> Start {
         let need = &self.request().need;
         let parts: Vec<&Part> = parts.iter().filter(|part| part.slots > 0).collect();
-        let on_nodes = || -> Vec<_> {
-            let shape = |node: NodeId| &*inventory.nodes[node.index()].shape;
-            parts.iter().map(|part| (shape(part.node), &*part.taken, part.slots)).collect()
-        };
+        let shape = |node: NodeId| &*inventory.nodes[node.index()].shape;
+        let on_nodes =
+            || -> Vec<_> { parts.iter().map(|part| (shape(part.node), &*part.taken, part.slots)).collect() };
         // The placement has already divided the tasks among domains.
         let is_shared_out = self.stages.iter().flat_map(|stage| &stage.asks).any(Ask::shares_out_tasks);
         let may_be_dealt = parts.len() > 1 && !is_shared_out;
@@ -212,8 +212,8 @@ impl Prospect {
             overcommitted.and_then(|tasks| layout::evenly(parts.iter().map(|_| tasks), tasks));
         let part = |(at, part): (usize, &&Part)| {
             let start = match dealt.as_ref().map(|dealt| &dealt[at]) {
-                Some((slots, given)) => start_part(need, part.node, *slots, given),
-                None => start_part(need, part.node, part.slots, &part.taken),
+                Some((slots, given)) => start_part(need, shape(part.node), (part.node, *slots), given),
+                None => start_part(need, shape(part.node), (part.node, part.slots), &part.taken),
             };
             let tasks = overcommitted.as_ref().map_or(start.tasks, |tasks| tasks[at].max(1));
             StartPart { tasks, ..start }
@@ -245,13 +245,18 @@ fn wants_the_same(one: &JobSpec, other: &JobSpec) -> bool {
 }
 
 /// The proposed part of a start on a node, with its slots and the amount they take.
-pub(super) fn start_part(need: &Need, node: NodeId, slots: u32, taken: &[u64]) -> StartPart {
+pub(super) fn start_part(
+    need: &Need,
+    shape: &NodeShape,
+    (node, slots): (NodeId, u32),
+    taken: &[u64],
+) -> StartPart {
     StartPart {
         node,
         tasks: need.tasks(slots),
         cpus: u32::try_from(taken[CPUS]).unwrap_or(u32::MAX),
         memory_mb: taken[MEMORY],
-        gres: gres(taken),
+        gres: gres(&taken[GRES..][..shape.gres.len()]),
     }
 }
 
@@ -290,8 +295,8 @@ pub(super) fn never(inventory: &Inventory, prospects: &[Prospect]) -> Option<(Re
     worst
 }
 
-/// The devices of an amount, as entry and count.
-fn gres(taken: &[u64]) -> Vec<(u16, u32)> {
-    let counts = (0..).zip(&taken[GRES..]).filter(|(_, count)| **count > 0);
+/// The devices that are taken, as entry and count.
+fn gres(devices: &[u64]) -> Vec<(u16, u32)> {
+    let counts = (0..).zip(devices).filter(|(_, count)| **count > 0);
     counts.map(|(entry, count)| (entry, u32::try_from(*count).unwrap_or(u32::MAX))).collect()
 }

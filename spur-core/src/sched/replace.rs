@@ -44,6 +44,7 @@ type Substitute = (Pos, u32, NodeAlloc);
 /// A job that lost nodes, and the nodes from which it may get others.
 struct ReplacementSearch<'a> {
     cluster: &'a Cluster,
+    inventory: &'a Inventory,
     now: Time,
     job: &'a Job,
     alloc: &'a Alloc,
@@ -101,8 +102,20 @@ pub fn find(
             continue;
         }
         let eligible = &eligible;
-        let search =
-            ReplacementSearch { cluster, now, job, alloc, take, need, eligible, ask, closed, bounds, budget };
+        let search = ReplacementSearch {
+            cluster,
+            inventory: &inventory,
+            now,
+            job,
+            alloc,
+            take,
+            need,
+            eligible,
+            ask,
+            closed,
+            bounds,
+            budget,
+        };
         let found = search.all();
         if !found.is_empty() {
             let why = search.why(&found);
@@ -255,14 +268,16 @@ impl ReplacementSearch<'_> {
         let (cpus, memory) = (node.free_cpus().len(), node.free_memory_mb());
         let gres = (0..node.shape.gres.len()).map(|entry| u64::from(node.free_gres(entry).len()));
         // Suspended jobs on the node are checked below.
-        let free: Given = [u64::from(cpus), memory, 0].into_iter().chain(gres).collect();
+        let mut free: Given = [u64::from(cpus), memory, 0].into_iter().chain(gres).collect();
+        // Limits of the partition on CPUs are checked below, too.
+        free.resize(self.inventory.full(id).len(), u64::MAX);
         let room = self.need.slots(&node.shape, &free);
         let given = self.need.takes(&node.shape, &free, slots).filter(|_| room >= slots)?;
         let lasts = self.job.remaining(self.now);
         let reservation = self.alloc.reservation.as_deref();
         let may = !self.closed.contains(id.index())
             && self.cluster.lets_start(self.job, lasts, reservation, &[id], self.now);
-        let part = start_part(self.need, id, slots, &given);
+        let part = start_part(self.need, &node.shape, (id, slots), &given);
         (self.take)(node, &part, self.alloc.exclusive).filter(|_| may).map(|part| (room, part))
     }
 

@@ -63,7 +63,8 @@ pub(crate) fn booked_twice(world: &World, plan: &Plan, reservations: &Reservatio
     }
     for made in reservations.iter() {
         for (node, amount) in made.amounts() {
-            let amount = amount.to_vec();
+            // The third entry counts no resource.
+            let amount = [&amount[..2], &amount[3..]].concat();
             let name = format!("the reservation of {}", made.job);
             uses.entry(node).or_default().push(Use { from: made.start, to: made.end, amount, name });
         }

@@ -16,7 +16,8 @@ use crate::world::World;
 /// Number of jobs that a slice of a deep pass examines.
 const SLICE: u32 = 5;
 
-fn tell(world: &mut World, planner: &mut Planner) {
+/// Passes the events since the last call on to the planner.
+pub(crate) fn tell(world: &mut World, planner: &mut Planner) {
     for event in world.take_log() {
         planner.note(&world.cluster, &event);
     }

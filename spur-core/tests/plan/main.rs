@@ -5,6 +5,7 @@
 mod busy;
 mod checker;
 mod counted;
+mod cpu_limits;
 mod daemon;
 mod defrag;
 mod het;

@@ -175,6 +175,8 @@ impl Script {
         for (key, value) in words[1..].iter().filter_map(|word| word.split_once('=')) {
             match key {
                 "cpus" => shape.cpus = value.parse().expect("a number"),
+                "sockets" => shape.sockets = value.parse().expect("a number"),
+                "cores" => shape.cores_per_socket = value.parse().expect("a number"),
                 "threads" => shape.threads_per_core = value.parse().expect("a number"),
                 "mem" => shape.memory_mb = value.parse().expect("a number"),
                 "weight" => weight = value.parse().expect("a number"),
@@ -199,6 +201,8 @@ impl Script {
                 ("grace", seconds) => {
                     partition.grace_time = Some(Seconds(seconds.parse().expect("a number")));
                 }
+                ("max_cpus_per_node", count) => partition.max_cpus_per_node = count.parse().ok(),
+                ("max_cpus_per_socket", count) => partition.max_cpus_per_socket = count.parse().ok(),
                 ("max_nodes", count) => partition.max_nodes = Some(count.parse().expect("a number")),
                 ("min_nodes", count) => partition.min_nodes = count.parse().expect("a number"),
                 ("max_time", time) => partition.max_time = time.parse().expect("a time"),

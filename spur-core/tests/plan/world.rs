@@ -98,7 +98,10 @@ impl World {
     fn start_one(&mut self, start: &Start) {
         let part = |part: &spur_core::sched::plan::StartPart| {
             let node = self.cluster.node(part.node).unwrap();
-            let cpus = node.free_cpus().lowest(part.cpus);
+            let partition = self.cluster.partition(&start.partition).unwrap();
+            let left = self.cluster.cpus_left(node, &partition.config, &[start.attempt.job]);
+            let free = node.free_cpus();
+            let cpus = left.map_or(free.clone(), |left| left.among(&free)).lowest(part.cpus);
             assert_eq!(cpus.len(), part.cpus, "{} has the CPUs for job {}", node.name(), start.attempt);
             assert!(node.free_memory_mb() >= part.memory_mb, "{} has the memory", node.name());
             let gres = part.gres.iter().map(|(entry, count)| {

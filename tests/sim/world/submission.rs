@@ -26,7 +26,8 @@ impl World {
             Script { command: "job".into(), ..Script::plain(BlobId(request * 2), BlobId(request * 2 + 1)) };
         let near = self.moves && self.chance.percent(70);
         let near = near.then(|| FabricAsk { gather: "must:leaf".parse().ok(), ..FabricAsk::default() });
-        let cpus = u32::try_from(self.chance.between(1, 4)).expect("small");
+        let most = self.policy.partitions[0].max_cpus_per_node.filter(|_| !urgent);
+        let cpus = u32::try_from(self.chance.between(1, 4)).expect("small").min(most.unwrap_or(u32::MAX));
         let shape = self.with_memory_and_gpus(Shape {
             nodes: Some(NodeCount::exactly(u32::try_from(nodes).expect("small"))),
             cpus_per_task: Some(cpus),

@@ -417,6 +417,8 @@ fn partition(text: &mut String, partition: &PartitionConfig, policy: &Policy) {
     ];
     let defaults: Vec<String> = defaults.into_iter().flatten().collect();
     say("JobDefaults", (!defaults.is_empty()).then(|| defaults.join(",")));
+    say("MaxCPUsPerNode", partition.max_cpus_per_node.map(|number| number.to_string()));
+    say("MaxCPUsPerSocket", partition.max_cpus_per_socket.map(|number| number.to_string()));
     say("PreemptMode", partition.preempt_mode.map(|mode| preempt_mode(mode).to_owned()));
     let grace = partition.grace_time.unwrap_or(policy.preempt.grace_time);
     say("GraceTime", (grace.0 > 0).then(|| grace.0.to_string()));

@@ -148,21 +148,26 @@ impl One<'_, '_> {
             self.section.text(to, &pair.value);
         }
         let mut least = 0;
-        for (from, to) in [("MinNodes", "min_nodes"), ("MaxNodes", "max_nodes")] {
+        for (from, to, of) in [
+            ("MinNodes", "min_nodes", "nodes"),
+            ("MaxNodes", "max_nodes", "nodes"),
+            ("MaxCPUsPerNode", "max_cpus_per_node", "CPUs"),
+            ("MaxCPUsPerSocket", "max_cpus_per_socket", "CPUs"),
+        ] {
             let Some(pair) = self.entry.pair(from) else { continue };
             if ["unlimited", "infinite", "-1"].iter().any(|word| word.eq_ignore_ascii_case(&pair.value)) {
                 continue;
             }
             match pair.value.parse::<u32>() {
-                Ok(0) if to == "max_nodes" => self.note(&pair, "no job could run"),
-                Ok(number) if number < least => self.note(&pair, "less than MinNodes"),
+                Ok(0) if to != "min_nodes" => self.note(&pair, "no job could run"),
+                Ok(number) if to == "max_nodes" && number < least => self.note(&pair, "less than MinNodes"),
                 Ok(number) => {
                     if to == "min_nodes" {
                         least = number;
                     }
                     self.section.plain(to, number);
                 }
-                Err(_) => self.note(&pair, "not a number of nodes"),
+                Err(_) => self.note(&pair, &format!("not a number of {of}")),
             }
         }
     }

@@ -4,7 +4,7 @@ use spur_proto::v1::Partition;
 
 use super::Settings;
 use super::record::{Record, yes};
-use crate::format::fields::node::job_defaults;
+use crate::format::fields::node::{job_defaults, or_unlimited};
 use crate::format::value::{long_limit, or, or_null};
 
 /// Returns the records of all partitions.
@@ -44,11 +44,12 @@ fn record(partition: &Partition, settings: Settings) -> Record {
         ("Hidden", yes(partition.hidden)),
     ]);
     r.line([
-        ("MaxNodes", partition.max_nodes.map_or_else(|| "UNLIMITED".into(), |most| most.to_string())),
+        ("MaxNodes", or_unlimited(partition.max_nodes)),
         ("MaxTime", long_limit(partition.max_time)),
         ("MinNodes", partition.min_nodes.to_string()),
         ("LLN", no()),
-        ("MaxCPUsPerNode", "UNLIMITED".into()),
+        ("MaxCPUsPerNode", or_unlimited(partition.max_cpus_per_node)),
+        ("MaxCPUsPerSocket", or_unlimited(partition.max_cpus_per_socket)),
     ]);
     r.line([("Nodes", or_null(&partition.nodes))]);
     r.line([

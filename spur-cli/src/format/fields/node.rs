@@ -83,6 +83,11 @@ pub fn groups(name: &str) -> Groups {
     }
 }
 
+/// Returns a limit as a number; `UNLIMITED` for none.
+pub fn or_unlimited(limit: Option<u32>) -> String {
+    limit.map_or_else(|| "UNLIMITED".to_owned(), |most| most.to_string())
+}
+
 /// Returns `JobDefaults=`: CPUs and memory per GPU of jobs that request neither.
 pub fn job_defaults(partition: &Partition) -> String {
     let cpus = partition.default_cpus_per_gpu.map(|cpus| format!("DefCpuPerGPU={cpus}"));
@@ -119,7 +124,7 @@ pub const FIELDS: &[Field<Row>] = &[
         format!("{allocated}/{idle}")
     }),
     field('b', "features_act", "ACTIVE_FEATURES", |r, _| of_node(r, |n| or_null(&n.features))),
-    field('B', "MaxCPUsPerNode", "MAX_CPUS_PER_NODE", |_, _| "UNLIMITED".to_owned()),
+    field('B', "MaxCPUsPerNode", "MAX_CPUS_PER_NODE", |r, _| or_unlimited(r.partition.max_cpus_per_node)),
     field('c', "CPUs", "CPUS", |r, _| least(r, |n| n.cpus.into()))
         .by(|a, b| order_least(a, b, |n| n.cpus.into())),
     field('C', "CPUsState", "CPUS(A/I/O/T)", |r, _| slashed(r.cpu_counts())),

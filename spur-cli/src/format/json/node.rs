@@ -123,8 +123,8 @@ pub fn partition(partition: &Partition, show: &Show) -> Value {
                 "job": job_defaults(partition),
             },
             "maximums": {
-                "cpus_per_node": unlimited(None::<u32>),
-                "cpus_per_socket": unlimited(None::<u32>),
+                "cpus_per_node": unlimited(partition.max_cpus_per_node),
+                "cpus_per_socket": unlimited(partition.max_cpus_per_socket),
                 "memory_per_cpu": per_cpu_word(partition.max_memory_per_cpu_mb),
                 "partition_memory_per_cpu": number(partition.max_memory_per_cpu_mb),
                 "partition_memory_per_node": number(partition.max_memory_per_node_mb),

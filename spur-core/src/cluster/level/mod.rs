@@ -126,6 +126,8 @@ pub const ADDED: &[Added] = &[
     field(2, "PartitionConfig", "score", "the score of a partition"),
     field(2, "PartitionConfig", "def_cpu_per_gpu", "DefCpuPerGPU of a partition"),
     field(2, "PartitionConfig", "def_mem_per_gpu", "DefMemPerGPU of a partition"),
+    field(2, "PartitionConfig", "max_cpus_per_node", "MaxCPUsPerNode of a partition"),
+    field(2, "PartitionConfig", "max_cpus_per_socket", "MaxCPUsPerSocket of a partition"),
     field(2, "Registration", "fabric", "[agent] report"),
     field(2, "SchedulerPolicy", "fair_share_dampening_factor", "[scheduler] fair_share_dampening_factor"),
     field(2, "SchedulerPolicy", "priority_weight_assoc", "[scheduler] priority_weight_assoc"),

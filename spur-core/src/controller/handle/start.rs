@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::super::{Ctx, Reject, Reply, devices, reboot, usage};
 use crate::cluster::limits::Starter;
 use crate::cluster::tres::Amounts;
-use crate::cluster::{Cluster, Event, Kept, Node, Partition, Split};
+use crate::cluster::{Cluster, CpusLeft, Event, Kept, Node, Partition, Split};
 use crate::id::{ArrayTaskId, JobId, NodeId};
 use crate::model::accounts::usage::Rate;
 use crate::model::alloc::{Alloc, GresAlloc, NodeAlloc};
@@ -46,6 +46,9 @@ pub(super) fn check(cluster: &Cluster, now: Time, start: &Start) -> Result<Decis
         let several = cluster.job(job).is_some_and(|job| job.task_count() > 1);
         started.push(Grant { job, alloc: Arc::new(alloc), split: start.task.filter(|_| several) });
     }
+    if !alone && !have_cpus_together(cluster, &started, &jobs) {
+        return Err(Reject::Stale(format!("job {}: its components have too many CPUs", start.attempt.job)));
+    }
     if cluster.jobs().components(start.attempt.job) != jobs {
         return Err(Reject::Stale(format!("job {}: a component is missing", start.attempt.job)));
     }
@@ -59,6 +62,22 @@ pub(super) fn check(cluster: &Cluster, now: Time, start: &Start) -> Result<Decis
         within_limits(cluster, now, held, &[])?;
     }
     Ok(Decision(started))
+}
+
+/// True if the limits of partitions on CPUs admit all components of a het job together, each of which they
+/// admit alone.
+fn have_cpus_together(cluster: &Cluster, grants: &[Grant], jobs: &[JobId]) -> bool {
+    let mut taken: BTreeMap<(NodeId, &str), IdSet> = BTreeMap::new();
+    for grant in grants {
+        for part in &grant.alloc.nodes {
+            taken.entry((part.node, &*grant.alloc.partition)).or_default().insert_all(&part.cpus);
+        }
+    }
+    taken.iter().all(|((node, partition), cpus)| {
+        let (node, partition) = (cluster.node(*node), cluster.partition(partition));
+        let left = node.zip(partition).and_then(|(node, of)| cluster.cpus_left(node, &of.config, jobs));
+        left.is_none_or(|left| left.admits(cpus))
+    })
 }
 
 /// Refuses a proposal, of one job or of all components of a het job, unless its licenses are free for all of
@@ -116,7 +135,10 @@ fn alloc(
         let kept = cluster.kept(part.node, together);
         let node = taken.get(&part.node).map_or_else(|| cluster.node(part.node), Option::as_ref);
         let node = node.filter(|node| node.available());
-        let held = node.and_then(|node| take(node, &kept, part, start.exclusive, &start.spec));
+        let held = node.and_then(|node| {
+            let left = cluster.cpus_left(node, &partition.config, together);
+            take(node, (&kept, left.as_ref()), part, start.exclusive, &start.spec)
+        });
         let Some(held) = held else {
             return stale("a node is not free");
         };
@@ -234,10 +256,11 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
 }
 
 /// Takes a job's part of a node: the lowest free CPUs, which keeps free ones together, and devices near them.
-/// `None` if the node lacks resources beside those reserved for other jobs.
+/// `None` if the node lacks resources beside those reserved for other jobs, or if the partition's limit
+/// leaves fewer CPUs.
 pub(in crate::controller) fn take(
     node: &Node,
-    kept: &Kept,
+    (kept, left): (&Kept, Option<&CpusLeft>),
     part: &StartPart,
     exclusive: bool,
     spec: &JobSpec,
@@ -249,7 +272,14 @@ pub(in crate::controller) fn take(
         return None;
     }
     let near = !spec.takes_any_devices();
-    let cpus = if exclusive { node.free_cpus() } else { shared_cpus(node, part, near)? };
+    let cpus = match left {
+        _ if exclusive => node.free_cpus(),
+        None => shared_cpus(node, part, near)?,
+        Some(left) => chosen_cpus(node, part, near, &left.among(&node.free_cpus()))?,
+    };
+    if left.is_some_and(|left| !left.admits(&cpus)) {
+        return None;
+    }
     let memory_mb = if part.memory_mb <= node.free_memory_mb() { part.memory_mb } else { return None };
     let mut gres = Vec::with_capacity(part.gres.len());
     for (entry, count) in &part.gres {
@@ -276,9 +306,14 @@ fn shared_cpus(node: &Node, part: &StartPart, near: bool) -> Option<IdSet> {
     if threads == 1 && (!looks || part.gres.is_empty()) {
         return Some(node.lowest_free_cpus(part.cpus));
     }
-    let free = node.free_cpus();
-    let lowest = cores(&free, part.cpus, threads, &IdSet::default())?;
-    if !looks {
+    chosen_cpus(node, part, near, &node.free_cpus())
+}
+
+/// The CPUs that [`shared_cpus`] chooses among free ones.
+fn chosen_cpus(node: &Node, part: &StartPart, near: bool, free: &IdSet) -> Option<IdSet> {
+    let threads = node.shape.threads_per_core.max(1);
+    let lowest = cores(free, part.cpus, threads, &IdSet::default())?;
+    if !near || node.shape.places.is_empty() {
         return Some(lowest);
     }
     let far = |cpus: &IdSet| -> usize {
@@ -298,7 +333,7 @@ fn shared_cpus(node: &Node, part: &StartPart, near: bool) -> Option<IdSet> {
         .gres
         .iter()
         .flat_map(|(entry, _)| devices::regions(&node.shape, *entry, &node.free_gres(usize::from(*entry))));
-    let near = regions.filter_map(|region| cores(&free, part.cpus, threads, &region));
+    let near = regions.filter_map(|region| cores(free, part.cpus, threads, &region));
     std::iter::once(lowest).chain(near).min_by_key(far)
 }
 

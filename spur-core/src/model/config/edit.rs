@@ -27,7 +27,7 @@ pub struct Known<'a> {
 }
 
 /// Keys of partitions that can be changed, in Slurm's spelling; compared without regard to case.
-pub const PARTITION_KEYS: [&str; 40] = [
+pub const PARTITION_KEYS: [&str; 41] = [
     "AllocNodes",
     "AllowAccounts",
     "AllowGroups",
@@ -48,6 +48,7 @@ pub const PARTITION_KEYS: [&str; 40] = [
     "JobDefaults",
     "LLN",
     "MaxCPUsPerNode",
+    "MaxCPUsPerSocket",
     "MaxMemPerCPU",
     "MaxMemPerNode",
     "MaxNodes",
@@ -72,11 +73,10 @@ pub const PARTITION_KEYS: [&str; 40] = [
 
 /// Keys of partitions that are known and have one value here, which is the one that leaves everything as it
 /// is.
-pub const PARTITION_KEYS_OF_ONE_VALUE: [(&str, &[&str]); 5] = [
+pub const PARTITION_KEYS_OF_ONE_VALUE: [(&str, &[&str]); 4] = [
     ("CpuBind", &["", "off", "none"]),
     ("ExclusiveUser", &["no"]),
     ("LLN", &["no"]),
-    ("MaxCPUsPerNode", &["unlimited"]),
     ("OverTimeLimit", &["none", "0"]),
 ];
 
@@ -186,7 +186,9 @@ fn set(config: &mut PartitionConfig, key: &str, value: &str, known: &Known<'_>) 
         "JobDefaults" => (config.def_cpu_per_gpu, config.def_mem_per_gpu) = job_defaults(value)?,
         "MaxMemPerCPU" => (config.max_mem_per_cpu, config.max_mem_per_node) = (memory(value)?, None),
         "MaxMemPerNode" => (config.max_mem_per_node, config.max_mem_per_cpu) = (memory(value)?, None),
-        "MaxNodes" => config.max_nodes = if is_unlimited(value) { None } else { Some(at_least_one(value)?) },
+        "MaxCPUsPerNode" => config.max_cpus_per_node = most(value)?,
+        "MaxCPUsPerSocket" => config.max_cpus_per_socket = most(value)?,
+        "MaxNodes" => config.max_nodes = most(value)?,
         "MaxTime" => config.max_time = read(value)?,
         "MinNodes" => config.min_nodes = read(value)?,
         "Nodes" => members(config, value, known.nodes)?,
@@ -316,6 +318,11 @@ fn at_least_one(value: &str) -> Result<u32, String> {
 fn priority(value: &str) -> Result<u32, String> {
     read(value)
         .and_then(|count| if count <= 65_533 { Ok(count) } else { Err("must be at most 65533".to_owned()) })
+}
+
+/// A limit of at least 1; `None` for the words of no limit.
+fn most(value: &str) -> Result<Option<u32>, String> {
+    if is_unlimited(value) { Ok(None) } else { at_least_one(value).map(Some) }
 }
 
 fn is_unlimited(value: &str) -> bool {
@@ -473,6 +480,9 @@ mod tests {
             ("Alternate=long", PartitionConfig { alternate: Some("long".into()), ..base.clone() }),
             ("Priority=7", PartitionConfig { priority_tier: 7, priority_job_factor: 7, ..base.clone() }),
             ("LLN=NO ExclusiveUser=no OverTimeLimit=NONE MaxCPUsPerNode=UNLIMITED", base.clone()),
+            ("MaxCPUsPerNode=28", PartitionConfig { max_cpus_per_node: Some(28), ..base.clone() }),
+            ("MaxCPUsPerSocket=14", PartitionConfig { max_cpus_per_socket: Some(14), ..base.clone() }),
+            ("MaxCPUsPerSocket=14 MaxCPUsPerSocket=UNLIMITED", base.clone()),
             ("RootOnly=YES", PartitionConfig { root_only: true, ..base.clone() }),
         ] {
             assert_eq!(changed(line), Ok(wanted), "{line}");
@@ -491,6 +501,7 @@ mod tests {
             ("AllowQos=low", "there is high"),
             ("Topology=x", "nor any other"),
             ("MaxNodes=0", "at least 1"),
+            ("MaxCPUsPerNode=0", "at least 1"),
             ("State=OPEN", "UP, DOWN, DRAIN, INACTIVE"),
         ] {
             let error = changed(line).unwrap_err();

@@ -138,6 +138,8 @@ fn partition(
             max_mem_per_node,
             def_cpu_per_gpu,
             def_mem_per_gpu,
+            max_cpus_per_node,
+            max_cpus_per_socket,
             preempt_mode,
             grace_time,
             tres_billing_weights,

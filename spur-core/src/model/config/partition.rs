@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::policy::PreemptMode;
+use crate::model::node::NodeShape;
 use crate::text::gather::Placement;
 use crate::text::memory::MemoryMb;
 use crate::text::score::Score;
@@ -87,6 +88,13 @@ pub struct PartitionConfig {
     /// `def_mem_per_node`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub def_mem_per_gpu: Option<u64>,
+    /// The most CPUs of a node that the partition's jobs hold together; `None` for no limit. Jobs that run in
+    /// other partitions do not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_cpus_per_node: Option<u32>,
+    /// The most CPUs of a socket that the partition's jobs hold together; `None` for no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_cpus_per_socket: Option<u32>,
     /// Overrides `[preempt] mode`.
     pub preempt_mode: Option<PreemptMode>,
     /// The grace time of victims; overrides `[preempt] grace_time`.
@@ -133,6 +141,8 @@ impl Default for PartitionConfig {
             max_mem_per_cpu: None,
             def_mem_per_node: None,
             max_mem_per_node: None,
+            max_cpus_per_node: None,
+            max_cpus_per_socket: None,
             preempt_mode: None,
             grace_time: None,
             tres_billing_weights: TresWeights::default(),
@@ -141,6 +151,13 @@ impl Default for PartitionConfig {
 }
 
 impl PartitionConfig {
+    /// The most CPUs of an idle node of this shape that the partition's jobs hold together.
+    #[must_use]
+    pub fn most_cpus(&self, shape: &NodeShape) -> u32 {
+        let on_sockets = self.max_cpus_per_socket.map(|most| most.saturating_mul(shape.sockets.max(1)));
+        self.max_cpus_per_node.into_iter().chain(on_sockets).fold(shape.cpus, u32::min)
+    }
+
     /// The contradictions between settings, each with the key and a message.
     #[must_use]
     pub fn contradictions(&self) -> Vec<(&'static str, String)> {

@@ -1,5 +1,7 @@
 //! Resources that no node has, or too few nodes.
 
+use std::sync::Arc;
+
 use crate::model::job::{CoreAsk, JobSpec, Shape};
 use crate::model::node::{NodeShape, SHARD};
 use crate::sched::inventory::Inventory;
@@ -60,7 +62,6 @@ pub(super) fn too_large(wisher: &Wisher<'_>, eligible: &EligibleNodes) -> Refuse
     if admitted().next().is_none() {
         return refused(format!("no node of partition {name} meets the constraint"), Vec::new());
     }
-    let cpus = admitted().map(|shape| shape.cpus).max().unwrap_or(0);
     let memory = admitted().map(|shape| shape.memory_mb).max().unwrap_or(0);
     // A number is offered directly if the option gives exactly that number.
     let offer = |parameter: Parameter, asked: u64, most: u64| match parameter.asked(spec, None) {
@@ -71,15 +72,12 @@ pub(super) fn too_large(wisher: &Wisher<'_>, eligible: &EligibleNodes) -> Refuse
         return refused(cores_text(&need.cores, name), Vec::new());
     }
     let asked = need.tasks(1).saturating_mul(need.cpus_per_task).max(need.min_cpus);
-    if asked > cpus {
-        let text = format!(
-            "CPU count per node can not be satisfied: {asked} CPUs on one node: the largest of partition {name} has {cpus}"
-        );
+    if let Some((text, most)) = too_many_cpus(wisher, &admitted().collect::<Vec<_>>(), asked) {
         let parameters = [Parameter::Cpus, Parameter::LeastCpus, Parameter::OnEach].into_iter();
-        return refused(
-            text,
-            parameters.map(|parameter| offer(parameter, asked.into(), cpus.into())).collect(),
-        );
+        let offers = most.into_iter().flat_map(|most| {
+            parameters.clone().map(move |parameter| offer(parameter, asked.into(), most.into()))
+        });
+        return refused(text, offers.collect());
     }
     let per_cpu = need.memory_per_cpu.saturating_mul(u64::from(asked));
     let wanted = if need.memory_per_node == u64::MAX { 0 } else { need.memory_per_node.max(per_cpu) };
@@ -112,6 +110,29 @@ pub(super) fn too_large(wisher: &Wisher<'_>, eligible: &EligibleNodes) -> Refuse
             .map(Offer::Other)
             .collect(),
     )
+}
+
+/// The sentence about `asked` CPUs on one node if no node has them or the partition does not allow its jobs
+/// so many of a node, and the number that works; no number works for a job that needs whole nodes.
+fn too_many_cpus(
+    wisher: &Wisher<'_>,
+    admitted: &[&Arc<NodeShape>],
+    asked: u32,
+) -> Option<(String, Option<u32>)> {
+    let config = &wisher.partition().config;
+    let name = &config.name;
+    let cpus = admitted.iter().map(|shape| shape.cpus).max().unwrap_or(0);
+    let allowed = admitted.iter().map(|shape| config.most_cpus(shape)).max().unwrap_or(0);
+    let (what, most) = if asked > cpus {
+        (format!("{asked} CPUs on one node: the largest of partition {name} has {cpus}"), Some(cpus))
+    } else if asked > allowed {
+        (format!("{asked} CPUs on one node: partition {name} allows its jobs {allowed}"), Some(allowed))
+    } else if wisher.request.need.whole && admitted.iter().all(|shape| config.most_cpus(shape) < shape.cpus) {
+        (format!("whole nodes: partition {name} allows its jobs {allowed} CPUs of a node"), None)
+    } else {
+        return None;
+    };
+    Some((format!("CPU count per node can not be satisfied: {what}"), most))
 }
 
 /// The refusal of a request for sockets, cores or threads that no node of a partition has.

@@ -2,8 +2,9 @@
 //! vectors.
 //!
 //! An amount is a row of numbers: CPUs, memory in MiB, whether the node has no suspended job, then devices in
-//! the order of the node's `gres`. Nodes of equal shape form a class. A [`RoomId`] stands for one class and
-//! one amount; equal amounts of a class have one number.
+//! the order of the node's `gres`, then entries for limits of partitions on CPUs (`cpu_limits`). Nodes of
+//! equal shape, and with equal such entries, form a class. A [`RoomId`] stands for one class and one amount;
+//! equal amounts of a class have one number.
 
 use std::slice::ChunksExact;
 use std::sync::Arc;
@@ -88,13 +89,19 @@ impl Rooms {
         Arc::clone(&self.shared)
     }
 
-    /// The class of nodes of a shape.
-    pub(crate) fn class(&mut self, shape: &Arc<NodeShape>) -> ClassId {
-        let known = self.shapes.iter().rposition(|known| Arc::ptr_eq(known, shape) || known == shape);
+    /// The class of nodes of a shape whose amounts have these entries behind their devices while the node is
+    /// idle.
+    pub(crate) fn class(&mut self, shape: &Arc<NodeShape>, further: &[u64]) -> ClassId {
+        let is_same = |index: &usize| {
+            let known = &self.shapes[*index];
+            (Arc::ptr_eq(known, shape) || known == shape)
+                && self.amount(self.full[*index])[GRES + shape.gres.len()..] == *further
+        };
+        let known = (0..self.shapes.len()).rev().find(is_same);
         let index = known.unwrap_or_else(|| {
             self.shapes.push(Arc::clone(shape));
             let class = ClassId(number(self.shapes.len() - 1));
-            let full = self.intern(class, &capacity(shape));
+            let full = self.intern(class, &[&*capacity(shape), further].concat());
             self.full.push(full);
             self.shapes.len() - 1
         });
@@ -240,7 +247,7 @@ pub(crate) fn take(room: &mut [u64], taken: &[u64]) {
     room.iter_mut().zip(taken).for_each(|(room, taken)| *room = room.saturating_sub(*taken));
 }
 
-/// Everything that a node of a shape has.
+/// Everything that a node of a shape has, without the entries for limits of partitions.
 pub(crate) fn capacity(shape: &NodeShape) -> Box<[u64]> {
     let fixed = [u64::from(shape.cpus), shape.memory_mb, 1];
     fixed.into_iter().chain(shape.gres.iter().map(|gres| u64::from(gres.count))).collect()
@@ -272,8 +279,11 @@ mod tests {
         let gres = vec![NodeGres { name: "gpu".into(), kind: "".into(), count: 4 }];
         let shape = Arc::new(NodeShape { cpus: 8, memory_mb: 1000, gres, ..NodeShape::default() });
         let mut rooms = Rooms::default();
-        let class = rooms.class(&shape);
-        assert_eq!(rooms.class(&Arc::new((*shape).clone())), class);
+        let class = rooms.class(&shape, &[]);
+        assert_eq!(rooms.class(&Arc::new((*shape).clone()), &[]), class);
+        let limited = rooms.class(&shape, &[6]);
+        assert_eq!(rooms.amount(rooms.full(limited)), [8, 1000, 1, 4, 6]);
+        assert_eq!((rooms.class(&shape, &[6]), rooms.class(&shape, &[])), (limited, class));
         let full = rooms.full(class);
         assert_eq!(rooms.amount(full), [8, 1000, 1, 4]);
         let part = rooms.minus(full, &[2, 100, 0, 4]);

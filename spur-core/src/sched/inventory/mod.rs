@@ -5,6 +5,7 @@
 
 mod alike;
 pub(super) mod amounts;
+mod cpu_limits;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -25,6 +26,9 @@ use crate::text::tres::Tres;
 
 use alike::{Accepted, FitUp};
 use amounts::{ClassId, Rooms};
+use cpu_limits::CpuLimits;
+
+pub(super) use cpu_limits::LimitEntries;
 
 /// The fields of a node that plans use.
 #[derive(Clone, Debug)]
@@ -32,6 +36,8 @@ pub(super) struct SceneNode {
     pub(super) name: Arc<str>,
     pub(super) shape: Arc<NodeShape>,
     pub(super) class: ClassId,
+    /// Number of CPUs of each socket, for CPU numbers.
+    pub(super) cpus_per_socket: u32,
     pub(super) weight: u32,
     /// The performance of the node: the share of run time there that was not lost to its failures, in
     /// millionths.
@@ -88,6 +94,8 @@ pub(super) struct Inventory {
     pub(super) reservations: Arc<[Arc<Reservation>]>,
     /// The classes of the nodes.
     pub(super) rooms: Rooms,
+    /// The limits of partitions on CPUs.
+    cpu_limits: CpuLimits,
     /// The scale of priorities.
     pub(super) scale: PriorityScale,
     /// The resources of each partition, computed when a priority first needs them.
@@ -103,10 +111,12 @@ impl Inventory {
     /// Copies the fixed data of a cluster.
     pub(super) fn new(cluster: &Cluster) -> Self {
         let mut rooms = Rooms::default();
+        let cpu_limits = CpuLimits::of(cluster.partitions());
         let nodes = cluster.nodes().iter().map(|node| SceneNode {
             name: Arc::clone(node.name()),
             shape: Arc::clone(&node.shape),
-            class: rooms.class(&node.shape),
+            class: rooms.class(&node.shape, &cpu_limits.capacity(node)),
+            cpus_per_socket: node.cpus_per_socket(),
             // Nodes whose hosts are on come first, as with Slurm.
             weight: if node.is_off() { node.config.weight.saturating_add(OFF) } else { node.config.weight },
             performance: node.past.performance(),
@@ -145,6 +155,7 @@ impl Inventory {
             fabrics,
             reservations: cluster.reservations().cloned().collect(),
             rooms,
+            cpu_limits,
             accepted: Accepted::default(),
             fit_up: FitUp::default(),
             no_topology: TopologyConfig::default(),
@@ -173,6 +184,23 @@ impl Inventory {
     ) -> impl Iterator<Item = (usize, &'a Partition)> + Clone {
         let known = spec.partitions.iter().filter_map(|name| self.partition(name));
         known.map(|index| (index, &self.partitions[index].partition))
+    }
+
+    /// Everything that a node has, as an amount.
+    pub(super) fn full(&self, node: NodeId) -> &[u64] {
+        self.rooms.amount(self.rooms.full(self.nodes[node.index()].class))
+    }
+
+    /// The entries of amounts that limit the CPUs of a partition's jobs.
+    pub(super) fn limit_entries(&self, partition: usize) -> LimitEntries {
+        self.cpu_limits.entries(Some(partition))
+    }
+
+    /// The entries of amounts that limit the CPUs of the jobs of the partition with a name, which may have
+    /// been deleted.
+    pub(super) fn limit_entries_named(&self, partition: &str) -> LimitEntries {
+        let index = if self.cpu_limits.are_none() { None } else { self.partition(partition) };
+        self.cpu_limits.entries(index)
     }
 
     /// The configuration of a fabric; an empty one for a flat fabric.

@@ -8,7 +8,6 @@ use fixedbitset::FixedBitSet;
 use crate::id::NodeId;
 use crate::model::fabric::{DomainId, Fabric, Pos};
 use crate::sched::inventory::Inventory;
-use crate::sched::inventory::amounts::capacity;
 use crate::sched::place::{self, Placement, SharedBudget, Slots, View};
 use crate::sched::request::eligible_nodes::slots_by_position;
 
@@ -128,7 +127,7 @@ impl<'a> Clearing<'a> {
         let somebody = |index: &usize| {
             let node = fabric.node(Pos::at(*index));
             let free = self.changed.get(&node).unwrap_or(&self.freed.free[node.index()]);
-            positive(free) != capacity(&self.freed.inventory.nodes[node.index()].shape)
+            *positive(free) != *self.freed.inventory.full(node)
         };
         let mut occupied = FixedBitSet::with_capacity(fabric.len());
         occupied.extend(self.freed.range().filter(somebody));

@@ -13,7 +13,7 @@ use fixedbitset::FixedBitSet;
 use crate::id::NodeId;
 use crate::model::config::PreemptCost;
 use crate::sched::inventory::Inventory;
-use crate::sched::inventory::amounts::{CPUS, RoomId, Rooms, capacity};
+use crate::sched::inventory::amounts::{CPUS, RoomId, Rooms};
 use crate::sched::place::SharedBudget;
 use crate::sched::request::eligible_nodes::positions_where;
 use crate::sched::together::{Member, Nearness, Seat, is_sure, place_together};
@@ -96,7 +96,7 @@ impl<'a> Group<'a> {
             staying.flat_map(|victim| victim.held.iter().map(|(node, _)| *node)).collect();
         positions_where(&claimant.eligible.fabric, |node| {
             let free = cleared.get(&node).unwrap_or(&self.free[node.index()]);
-            suspended.contains(&node) || positive(free) != capacity(&self.inventory.nodes[node.index()].shape)
+            suspended.contains(&node) || *positive(free) != *self.inventory.full(node)
         })
     }
 

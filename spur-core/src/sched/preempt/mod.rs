@@ -28,13 +28,14 @@ use crate::id::{Attempt, JobId, NodeId};
 use crate::model::alloc::{Alloc, NodeAlloc, StartPart};
 use crate::model::config::{Policy, PreemptBy};
 use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::model::idset::IdSet;
 use crate::model::job::Job;
 use crate::model::nomination::Nomination;
 use crate::model::phase::Phase;
-use crate::sched::inventory::amounts::{CPUS, GRES, MEMORY, capacity};
+use crate::sched::inventory::amounts::{CPUS, GRES, MEMORY};
 use crate::sched::request::counts::Counts;
 use crate::sched::request::eligible_nodes::EligibleNodes;
-use crate::sched::timeline::holding::{amount_kept, amount_of};
+use crate::sched::timeline::holding::StartedPart;
 use crate::text::time::Time;
 
 use super::inventory::Inventory;
@@ -221,7 +222,7 @@ impl Field {
         self.victims.iter().for_each(|victim| add(&mut cleared, &victim.held));
         let mut all = Counts::default();
         for (node, free) in inventory.nodes.iter().zip(&cleared).filter(|(node, _)| node.available) {
-            all.add(Counts::free(&positive(free), &capacity(&node.shape)));
+            all.add(Counts::free(&positive(free), inventory.rooms.amount(inventory.rooms.full(node.class))));
         }
         Some((lowest, all))
     }
@@ -268,9 +269,7 @@ impl Field {
         reserved: &[Arc<Reservation>],
     ) {
         for start in starts[self.starts..].iter().flat_map(Start::all) {
-            let held: Vec<_> =
-                start.parts.iter().map(|part| of_part(inventory, part, start.exclusive)).collect();
-            self.take(&held);
+            self.take(&of_start(inventory, start).collect::<Vec<_>>());
         }
         for made in &reserved[self.reserved..] {
             self.promised.extend(made.parts.iter().map(|part| part.node));
@@ -566,22 +565,37 @@ pub(super) fn signed(amount: &[u64]) -> Amount {
     amount.iter().map(|amount| i64::try_from(*amount).unwrap_or(i64::MAX)).collect()
 }
 
-fn amount(part: &StartPart, length: usize) -> Amount {
-    let mut amount = vec![0; length];
-    amount[CPUS] = i64::from(part.cpus);
-    amount[MEMORY] = i64::try_from(part.memory_mb).unwrap_or(i64::MAX);
+/// The amount of a part, for a job in a partition. Its CPUs count in the lowest sockets that may have them.
+fn amount(inventory: &Inventory, part: &StartPart, partition: &str) -> Amount {
+    let (full, shape) = (inventory.full(part.node), &inventory.nodes[part.node.index()].shape);
+    let mut amount = vec![0; full.len()];
+    amount[CPUS] = u64::from(part.cpus);
+    amount[MEMORY] = part.memory_mb;
+    let (devices, further) = amount[GRES..].split_at_mut(shape.gres.len());
     for (entry, count) in &part.gres {
-        if let Some(amount) = amount.get_mut(GRES + usize::from(*entry)) {
-            *amount += i64::from(*count);
+        if let Some(amount) = devices.get_mut(usize::from(*entry)) {
+            *amount += u64::from(*count);
         }
     }
-    amount
+    let (entries, threads) = (inventory.limit_entries_named(partition), shape.threads_per_core.max(1));
+    let cpus = (u64::from(part.cpus), u64::from(threads), false);
+    // The part was placed within the limits; only a change of them leaves CPUs that they do not admit.
+    let _ = entries.take(&full[GRES + shape.gres.len()..], cpus, further);
+    signed(&amount)
 }
 
-/// The amount that a start takes of one node; the whole node for an exclusive start.
-pub(super) fn of_part(inventory: &Inventory, part: &StartPart, exclusive: bool) -> (NodeId, Amount) {
-    let full = full(inventory, part.node);
-    (part.node, if exclusive { full } else { amount(part, full.len()) })
+/// The amount that a part takes of its node; the whole node if the job has it exclusively.
+fn of_part(inventory: &Inventory, part: &StartPart, partition: &str, exclusive: bool) -> (NodeId, Amount) {
+    let taken = if exclusive { full(inventory, part.node) } else { amount(inventory, part, partition) };
+    (part.node, taken)
+}
+
+/// The amounts that a start takes of its nodes.
+pub(super) fn of_start<'a>(
+    inventory: &'a Inventory,
+    start: &'a Start,
+) -> impl Iterator<Item = (NodeId, Amount)> + 'a {
+    start.parts.iter().map(|part| of_part(inventory, part, &start.partition, start.exclusive))
 }
 
 /// True if a job runs or is suspended, and no preemption that has been decided ends it. A job that is to be
@@ -595,33 +609,31 @@ pub(super) fn stays(phase: &Phase) -> bool {
 /// was not given.
 fn cpus_of(inventory: &Inventory, job: &Job, alloc: &Alloc) -> Vec<(NodeId, Amount)> {
     let of_part = |part: &NodeAlloc| {
-        let full = full(inventory, part.node);
-        let kept = signed(&amount_kept(part, 0, full.len()));
-        let held = on_node(job, alloc, part, full);
+        let kept = signed(&StartedPart { inventory, partition: &alloc.partition, part }.kept(&IdSet::EMPTY));
+        let held = on_node(inventory, job, alloc, part);
         (part.node, held.iter().zip(&kept).map(|(held, kept)| held - kept).collect())
     };
     alloc.nodes.iter().map(of_part).collect()
 }
 
-/// The amounts of one node that a started job holds; `full` is the whole node.
-fn on_node(job: &Job, alloc: &Alloc, part: &NodeAlloc, full: Amount) -> Amount {
+/// The amounts of one node that a started job holds.
+fn on_node(inventory: &Inventory, job: &Job, alloc: &Alloc, part: &NodeAlloc) -> Amount {
+    let held = StartedPart { inventory, partition: &alloc.partition, part };
     match &job.phase {
-        Phase::Suspended(suspended) => {
-            signed(&amount_kept(part, suspended.back_on(part.node).len(), full.len()))
-        }
+        Phase::Suspended(suspended) => signed(&held.kept(suspended.back_on(part.node))),
         // The job is to be suspended.
         Phase::Running { preempted: Some(told), .. } if told.then.is_none() => {
-            signed(&amount_kept(part, 0, full.len()))
+            signed(&held.kept(&IdSet::EMPTY))
         }
-        _ if alloc.exclusive => full,
-        _ => signed(&amount_of(part, part.cpus.len(), full.len())),
+        _ if alloc.exclusive => full(inventory, part.node),
+        _ => signed(&held.with(&part.cpus)),
     }
 }
 
 /// The amounts that a started job keeps others from using. A suspended job has no node to itself.
 pub(super) fn held(inventory: &Inventory, job: &Job, alloc: &Alloc) -> Vec<(NodeId, Amount)> {
     let parts = alloc.nodes.iter();
-    let own = parts.map(|part| (part.node, on_node(job, alloc, part, full(inventory, part.node))));
+    let own = parts.map(|part| (part.node, on_node(inventory, job, alloc, part)));
     let closed = inventory.closes(&job.spec, &alloc.partition, alloc.nodes.iter().map(|part| part.node));
     own.chain(closed.into_iter().map(|node| (node, full(inventory, node)))).collect()
 }
@@ -631,7 +643,7 @@ pub(super) fn held(inventory: &Inventory, job: &Job, alloc: &Alloc) -> Vec<(Node
 pub(super) fn needs(inventory: &Inventory, job: &Job, nomination: &Nomination) -> Vec<(NodeId, Amount)> {
     let mut needs = claims(inventory, job, nomination);
     for ((_, need), part) in needs.iter_mut().zip(&nomination.parts) {
-        let mut least = amount(part, need.len());
+        let mut least = amount(inventory, part, &nomination.partition);
         least[CPUS] = need[CPUS];
         *need = least;
     }
@@ -640,12 +652,13 @@ pub(super) fn needs(inventory: &Inventory, job: &Job, nomination: &Nomination) -
 
 /// The amounts that a nomination keeps from other jobs.
 pub(super) fn claims(inventory: &Inventory, job: &Job, nomination: &Nomination) -> Vec<(NodeId, Amount)> {
-    let own = nomination.parts.iter().map(|part| of_part(inventory, part, nomination.exclusive));
+    let own = |part| of_part(inventory, part, &nomination.partition, nomination.exclusive);
+    let own = nomination.parts.iter().map(own);
     let closed = inventory.closes(&job.spec, &nomination.partition, nomination.nodes());
     own.chain(closed.into_iter().map(|node| (node, full(inventory, node)))).collect()
 }
 
 /// Everything that a node has.
 pub(super) fn full(inventory: &Inventory, node: NodeId) -> Amount {
-    signed(&capacity(&inventory.nodes[node.index()].shape))
+    signed(inventory.full(node))
 }

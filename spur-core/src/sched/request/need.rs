@@ -8,12 +8,13 @@ use crate::model::config::PartitionConfig;
 use crate::model::job::{CoreAsk, JobSpec, MemoryNeed, Shape};
 use crate::model::layout;
 use crate::model::node::{NodeGres, NodeShape, SHARD};
+use crate::sched::inventory::LimitEntries;
 use crate::sched::inventory::amounts::{CPUS, GRES, MEMORY, RoomId, Rooms, capacity};
 use crate::text::gres::GresSpec;
 
 use super::takes_whole_nodes;
 
-/// The resources given on a node: CPUs, memory in MiB, then devices in the order of the node's entries.
+/// The resources given on a node, in the order of amounts.
 pub type Given = SmallVec<[u64; 6]>;
 
 /// The unit that a placement hands out.
@@ -66,6 +67,8 @@ pub enum Scarce {
     Devices,
     /// The node has too few CPUs.
     Cpus,
+    /// The jobs of the partition hold as many CPUs of the node, or of its sockets, as it allows them.
+    LimitOfPartition,
 }
 
 /// The shape of a node, the resources given on it, and the number of slots.
@@ -96,6 +99,8 @@ pub struct Need {
     pub whole: bool,
     /// The constraints on sockets, cores and threads, and the resources for each GPU.
     pub cores: CoreAsk,
+    /// The entries of amounts that limit the CPUs of the partition's jobs.
+    pub limits: LimitEntries,
 }
 
 /// The devices of each task that are not among those of each node, and the number of tasks that the devices
@@ -141,6 +146,7 @@ impl Need {
             gres_per_task,
             whole: takes_whole_nodes(spec, partition),
             cores: shape.cores.as_deref().cloned().unwrap_or_default(),
+            limits: LimitEntries::default(),
         }
     }
 
@@ -173,7 +179,7 @@ impl Need {
         let most = match self.slot {
             Slot::Node { .. } if self.whole => 1,
             Slot::Node { .. } | Slot::Tasks { .. } => amount[CPUS] / self.cpus_of_slot().max(1),
-            Slot::Gpu { .. } => amount[GRES..].iter().sum(),
+            Slot::Gpu { .. } => amount[GRES..][..shape.gres.len()].iter().sum(),
         };
         let most = u32::try_from(most).unwrap_or(u32::MAX).min(self.most.unwrap_or(u32::MAX));
         let most = if self.slot.counts_tasks() || by_sockets == 0 { most.min(by_sockets) } else { most };
@@ -255,20 +261,23 @@ impl Need {
         if self.whole || self.slots(shape, amount) > 0 {
             return None;
         }
-        let all = capacity(shape);
+        let mut all = capacity(shape).into_vec();
+        let devices = GRES..all.len();
+        all.resize(amount.len(), u64::MAX);
         let suffices = |part: Range<usize>| {
             let mut more = Given::from_slice(amount);
             more[part.clone()].copy_from_slice(&all[part]);
             self.slots(shape, &more) > 0
         };
         let is_told = |scarce: Scarce| match scarce {
-            Scarce::Memory => true,
+            Scarce::Memory | Scarce::LimitOfPartition => true,
             Scarce::Devices => !matches!(self.slot, Slot::Gpu { .. }),
             Scarce::Cpus => self.has_devices(),
         };
         let parts = [
             (Scarce::Memory, MEMORY..MEMORY + 1),
-            (Scarce::Devices, GRES..amount.len()),
+            (Scarce::LimitOfPartition, devices.end..amount.len()),
+            (Scarce::Devices, devices),
             (Scarce::Cpus, CPUS..CPUS + 1),
         ];
         let scarce = parts.into_iter().find_map(|(scarce, part)| suffices(part).then_some(scarce));
@@ -279,7 +288,7 @@ impl Need {
     pub(crate) fn tells_scarce(&self) -> bool {
         let memory =
             self.memory_per_node > 0 || self.memory_per_cpu > 0 || self.cores.memory_per_gpu.is_some();
-        !self.whole && (memory || self.has_devices())
+        !self.whole && (memory || self.has_devices() || self.limits.limit_cpus())
     }
 
     fn has_devices(&self) -> bool {
@@ -325,8 +334,12 @@ impl Need {
         let entries = |spec: &GresSpec| shape.gres.iter().filter(|gres| matches(gres, spec)).count();
         let plain = self.gres_per_node.iter().chain(&self.gres_per_task).all(|spec| entries(spec) == 1);
         let sockets = self.cores.tasks_per_socket.is_none() && self.cores.suits(shape);
-        let may = is_node && plain && sockets && shape.tmp_disk_mb >= self.tmp_disk_mb;
-        may.then(|| self.takes(shape, &capacity(shape), 1)).flatten()
+        let may = is_node
+            && plain
+            && sockets
+            && !self.limits.have_sockets()
+            && shape.tmp_disk_mb >= self.tmp_disk_mb;
+        may.then(|| self.takes(shape, &self.limits.unlimited(capacity(shape)), 1)).flatten()
     }
 
     /// The resources that `slots` slots take of `amount` on a node of that shape; `None` if they do not fit.
@@ -377,7 +390,8 @@ impl Need {
         if self.whole {
             taken[GRES..].copy_from_slice(&amount[GRES..]);
         }
-        Some(())
+        let (further, threads) = (GRES + shape.gres.len(), u64::from(shape.threads_per_core.max(1)));
+        self.limits.take(&amount[further..], (taken[CPUS], threads, self.whole), &mut taken[further..])
     }
 
     /// The least number of CPUs that each slot takes.

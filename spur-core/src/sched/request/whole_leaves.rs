@@ -39,6 +39,7 @@ impl Inventory {
     ) -> Result<Request, BadRequest> {
         let config = &self.partitions[partition].partition.config;
         let mut request = Request::within(spec, config, most_nodes)?;
+        request.need.limits = self.limit_entries(partition);
         request.need.whole |=
             self.has_whole_rule() && self.with_whole_leaves(partition, spec, &request).is_some();
         Ok(request)

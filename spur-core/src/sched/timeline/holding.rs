@@ -9,6 +9,7 @@
 //!
 //! A job that an operator has suspended returns at an unknown time: it keeps its amounts.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use smallvec::smallvec;
@@ -91,25 +92,31 @@ fn back_until(cluster: &Cluster, job: &Job, suspended: &Suspended) -> Time {
     (back + job.remaining(back).seconds().unwrap_or(ENDLESS)).min(by)
 }
 
-/// The amount that counts for a job on one of its nodes; `full` is the whole node.
-fn amount_on(cluster: &Cluster, job: &Job, alloc: &Alloc, part: &NodeAlloc, full: &[u64]) -> Amount {
+/// The amount that counts for a job on one of its nodes.
+fn amount_on(cluster: &Cluster, inventory: &Inventory, job: &Job, alloc: &Alloc, part: &NodeAlloc) -> Amount {
     let claims = cluster.jobs().claims().next().is_some();
     let here = cluster.node(part.node).filter(|_| claims);
-    let cpus = here.map_or_else(|| own_cpus(job, part).len(), |node| counted(cluster, job, part, node));
+    let cpus_of = |job, part| match here {
+        Some(node) => Cow::Owned(counted(cluster, job, part, node)),
+        None => Cow::Borrowed(own_cpus(job, part)),
+    };
+    let held = StartedPart { inventory, partition: &alloc.partition, part };
+    let cpus = cpus_of(job, part);
     if !has_cpus(&job.phase) {
-        return amount_kept(part, cpus, full.len());
+        return held.kept(&cpus);
     }
     if !alloc.exclusive {
-        return amount_of(part, cpus, full.len());
+        return held.with(&cpus);
     }
     // An exclusive job leaves nothing of the node except to suspended jobs.
-    let mut rest = Amount::from_slice(full);
+    let mut rest = Amount::from_slice(inventory.full(part.node));
     let others = cluster.node(part.node).into_iter().flat_map(|node| &node.jobs);
     for other in others.filter(|other| **other != job.id) {
         let Some(other) = cluster.job(*other).filter(|other| !has_cpus(&other.phase)) else { continue };
-        let Some(theirs) = other.phase.alloc().and_then(|alloc| alloc.on(part.node)) else { continue };
-        let cpus = here.map_or(0, |node| counted(cluster, other, theirs, node));
-        take(&mut rest, &amount_kept(theirs, cpus, full.len()));
+        let Some(alloc) = other.phase.alloc() else { continue };
+        let Some(theirs) = alloc.on(part.node) else { continue };
+        let cpus = here.map_or(IdSet::EMPTY, |node| counted(cluster, other, theirs, node));
+        take(&mut rest, &StartedPart { inventory, partition: &alloc.partition, part: theirs }.kept(&cpus));
     }
     rest
 }
@@ -132,8 +139,8 @@ fn own_cpus<'a>(job: &'a Job, part: &'a NodeAlloc) -> &'a IdSet {
     }
 }
 
-/// Number of CPUs of a node that count for a job where suspended jobs want some back.
-fn counted(cluster: &Cluster, job: &Job, part: &NodeAlloc, node: &Node) -> u32 {
+/// The CPUs of a node that count for a job where suspended jobs want some back.
+fn counted(cluster: &Cluster, job: &Job, part: &NodeAlloc, node: &Node) -> IdSet {
     let mine = cluster.claim_order(job);
     let mut counted = own_cpus(job, part).clone();
     if mine.is_some() {
@@ -149,7 +156,7 @@ fn counted(cluster: &Cluster, job: &Job, part: &NodeAlloc, node: &Node) -> u32 {
         let after = if Some(order) < mine { own_cpus(job, part) } else { &part.cpus };
         counted.remove_all(&later.difference(&later.difference(after)));
     }
-    counted.len()
+    counted
 }
 
 /// The amounts of a started job on each node that has not released it yet, then the amounts that it closes to
@@ -164,32 +171,44 @@ pub(crate) fn parts<'a>(
         Phase::Completing(completing) => completing.waiting.contains(&part.node),
         Phase::Pending(_) | Phase::Running { .. } | Phase::Suspended(_) | Phase::Ended(_) => true,
     };
-    let full =
-        |node: NodeId| inventory.rooms.amount(inventory.rooms.full(inventory.nodes[node.index()].class));
     let held = alloc.nodes.iter().filter(still);
-    let held = held.map(move |part| (part.node, amount_on(cluster, job, alloc, part, full(part.node))));
+    let held = held.map(move |part| (part.node, amount_on(cluster, inventory, job, alloc, part)));
     let closed = inventory.closes(&job.spec, &alloc.partition, alloc.nodes.iter().map(|part| part.node));
-    held.chain(closed.into_iter().map(move |node| (node, Amount::from_slice(full(node)))))
+    held.chain(closed.into_iter().map(move |node| (node, Amount::from_slice(inventory.full(node)))))
 }
 
-/// The amount that a suspended job holds on one node, with `cpus` CPUs; the job still occupies the leaf.
-pub(crate) fn amount_kept(part: &NodeAlloc, cpus: u32, length: usize) -> Amount {
-    let mut amount = amount_of(part, cpus, length);
-    amount[CLEAR] = 1;
-    amount
+/// A job's part of a node, in the partition in which the job has started.
+#[derive(Clone, Copy)]
+pub(crate) struct StartedPart<'a> {
+    pub(crate) inventory: &'a Inventory,
+    pub(crate) partition: &'a str,
+    pub(crate) part: &'a NodeAlloc,
 }
 
-/// The amount that a job holds on one node, with `cpus` CPUs.
-pub(crate) fn amount_of(part: &NodeAlloc, cpus: u32, length: usize) -> Amount {
-    let mut amount: Amount = smallvec![0; length];
-    amount[CPUS] = u64::from(cpus);
-    amount[MEMORY] = part.memory_mb;
-    for gres in &part.gres {
-        if let Some(entry) = amount.get_mut(GRES + usize::from(gres.entry)) {
-            *entry += u64::from(gres.ids.len());
-        }
+impl StartedPart<'_> {
+    /// The amount that a suspended job holds while it has these CPUs; the job still occupies the leaf.
+    pub(crate) fn kept(self, cpus: &IdSet) -> Amount {
+        let mut amount = self.with(cpus);
+        amount[CLEAR] = 1;
+        amount
     }
-    amount
+
+    /// The amount that the job holds while it has these CPUs.
+    pub(crate) fn with(self, cpus: &IdSet) -> Amount {
+        let Self { inventory, partition, part } = self;
+        let node = &inventory.nodes[part.node.index()];
+        let mut amount: Amount = smallvec![0; inventory.full(part.node).len()];
+        amount[CPUS] = u64::from(cpus.len());
+        amount[MEMORY] = part.memory_mb;
+        let (devices, further) = amount[GRES..].split_at_mut(node.shape.gres.len());
+        for gres in &part.gres {
+            if let Some(entry) = devices.get_mut(usize::from(gres.entry)) {
+                *entry += u64::from(gres.ids.len());
+            }
+        }
+        inventory.limit_entries_named(partition).hold(cpus, node.cpus_per_socket, further);
+        amount
+    }
 }
 
 /// The nodes of suspended jobs that want CPUs back, where the amount of one job depends on the others.

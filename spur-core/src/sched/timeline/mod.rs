@@ -545,7 +545,7 @@ mod tests {
             let mut rooms = Rooms::default();
             let gres = vec![NodeGres { name: "gpu".into(), kind: "".into(), count: 4 }];
             let shape = NodeShape { cpus: 4, memory_mb: 4, gres, ..NodeShape::default() };
-            let class = rooms.class(&Arc::new(shape));
+            let class = rooms.class(&Arc::new(shape), &[]);
             let mut early = Timeline::new(Time(100), 3, 2);
             for (node, (first, later)) in first.iter().zip(&steps).enumerate() {
                 let steps = std::iter::once((&0, first)).chain(later);

@@ -164,6 +164,7 @@ mod tests {
     use super::*;
     use crate::model::job::CoreAsk;
     use crate::model::node::{NodeGres, NodeShape};
+    use crate::sched::inventory::LimitEntries;
     use crate::sched::request::Slot;
     use crate::text::gres::GresSpec;
 
@@ -209,6 +210,7 @@ mod tests {
                 gres_per_task,
                 whole,
                 cores,
+                limits: LimitEntries::default(),
             }
         })
     }
@@ -225,7 +227,7 @@ mod tests {
                 Arc::new(NodeShape { cpus: 8, memory_mb: 16, tmp_disk_mb: 1, threads_per_core, gres, ..NodeShape::default() })
             });
             let mut rooms = Rooms::default();
-            let classes = shapes.map(|shape| rooms.class(&shape));
+            let classes = shapes.map(|shape| rooms.class(&shape, &[]));
             let (mut known, mut learned) = (KnownSlots::default(), KnownSlots::default());
             for (class, cpus, memory, gres) in amounts {
                 let room = rooms.intern(classes[class], &[cpus, memory, cpus % 2, gres[0], gres[1]]);

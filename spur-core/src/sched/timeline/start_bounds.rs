@@ -202,6 +202,7 @@ impl Need {
         let plain = self.gres_per_task.is_empty() || self.gres_per_node.is_empty();
         plain
             && self.cores == other.cores
+            && (self.limits == other.limits || !self.limits.limit_cpus())
             && cpus(self, mine) <= cpus(other, theirs)
             && (self.counts_nodes()
                 || (self.cpus_per_task <= other.cpus_per_task && self.min_cpus == other.min_cpus))
@@ -222,6 +223,7 @@ mod tests {
 
     use super::*;
     use crate::model::job::CoreAsk;
+    use crate::sched::inventory::LimitEntries;
 
     fn need(tasks: u32, gpus: u64) -> Need {
         let gres = GresSpec::new("gpu", None, gpus);
@@ -237,6 +239,7 @@ mod tests {
             gres_per_task: Vec::new(),
             whole: false,
             cores: CoreAsk::default(),
+            limits: LimitEntries::default(),
         }
     }
 

@@ -127,7 +127,7 @@ mod tests {
     fn steps(rooms: &mut Rooms, amounts: impl IntoIterator<Item = [u64; 3]>) -> Vec<FreeStep> {
         let gres = vec![NodeGres { name: "gpu".into(), kind: "".into(), count: 4 }];
         let shape = NodeShape { cpus: 6, memory_mb: 4, gres, ..NodeShape::default() };
-        let class = rooms.class(&Arc::new(shape));
+        let class = rooms.class(&Arc::new(shape), &[]);
         let found = amounts.into_iter().map(|amount| rooms.intern(class, &amount));
         let steps = (0..).zip(found).map(|(at, room)| FreeStep { from: Second(at), room });
         let mut steps: Vec<FreeStep> = steps.collect();

@@ -109,6 +109,8 @@ fn settings(section: &mut Section<'_>, partition: &mut PartitionConfig) {
     partition.max_mem_per_node = section.mebibytes("max_mem_per_node");
     partition.def_cpu_per_gpu = section.integer("def_cpu_per_gpu", 1..=65_535);
     partition.def_mem_per_gpu = section.mebibytes("def_mem_per_gpu");
+    partition.max_cpus_per_node = section.integer("max_cpus_per_node", 1..=u32::MAX);
+    partition.max_cpus_per_socket = section.integer("max_cpus_per_socket", 1..=u32::MAX);
     partition.tres_billing_weights = section.parsed("tres_billing_weights").unwrap_or_default();
 }
 

@@ -226,6 +226,20 @@ fn running_steps_say_what_they_use() {
     assert!(said.err.contains(&format!("sstat: error: no steps running for job {job}")), "{}", said.err);
 }
 
+/// The event of a node that is still out of service is not purged.
+#[test]
+fn old_events_of_nodes_are_purged() {
+    let cluster =
+        Cluster::start(&Setup { nodes: 2, controller: "purge_event_after = \"2s\"", ..Setup::default() });
+    for node in ["n1", "n2"] {
+        cluster.ok(&["scontrol", "update", &format!("NodeName={node}"), "State=DRAIN", "Reason=fan"]);
+    }
+    cluster.ok(&["scontrol", "update", "NodeName=n1", "State=RESUME"]);
+    let since = ["sacctmgr", "-nP", "show", "events", "start=2020-01-01", "format=nodename,reason"];
+    cluster.wait_until(|cluster| cluster.ok(&since).contains("n2|fan"));
+    cluster.wait_until(|cluster| cluster.ok(&since) == "n2|fan\n");
+}
+
 /// A job that the dependency of a waiting job names is not purged, nor the last job.
 #[test]
 fn old_jobs_are_purged_and_reports_say_so() {

@@ -472,7 +472,7 @@ mod tests {
         };
         let mut purge = Purge::new();
         assert!(purge.applies(&archive.cluster));
-        while archive.purge_page(86_400, &mut purge).await.unwrap() {}
+        while archive.purge_page(&mut purge).await.unwrap() {}
         let query = Query { limit: 1000, ..Query::default() };
         let ids: Vec<u32> =
             accounting.jobs(&query).await.unwrap().rows.iter().map(|row| row.job_id).collect();

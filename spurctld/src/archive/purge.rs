@@ -1,7 +1,9 @@
-//! The purge: deletes old runs from accounting, a page at a time between the archive's other work.
+//! The purge: deletes old runs and old events of nodes from accounting, a page at a time between the
+//! archive's other work.
 //!
-//! `[controller] purge_job_after` gives the age. A run stays while the controller has its job, array or
-//! heterogeneous job, and while a waiting job depends on it.
+//! `[controller] purge_job_after` and `purge_event_after` give the ages. A run stays while the controller has
+//! its job, array or heterogeneous job, and while a waiting job depends on it. An event stays while the node
+//! is out of service.
 
 use std::time::{Duration, Instant};
 
@@ -24,26 +26,33 @@ const PART: u32 = 24;
 /// The progress of purges.
 #[derive(Debug)]
 pub(super) struct Purge {
-    /// The age that the last page was deleted by; `None` if runs stay for ever.
-    age: Option<Seconds>,
+    ages: Ages,
     /// The instant at which the next page is due.
     due: Instant,
     /// The last run looked at by the purge under way.
     after: Option<(i64, u32, u32)>,
 }
 
+/// The ages by which the last page was deleted; `None` for records that stay for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Ages {
+    runs: Option<Seconds>,
+    events: Option<Seconds>,
+}
+
 impl Purge {
     pub(super) fn new() -> Self {
-        Self { age: None, due: Instant::now(), after: None }
+        Self { ages: Ages::default(), due: Instant::now(), after: None }
     }
 
-    /// Takes up a change of the age, and returns true if runs have an age at which they are purged.
+    /// Takes up changes of the ages, and returns true if any records have an age at which they are purged.
     pub(super) fn applies(&mut self, cluster: &Cluster) -> bool {
-        let age = cluster.policy().jobs.purge_job_after;
-        if age != self.age {
-            *self = Self { age, ..Self::new() };
+        let jobs = &cluster.policy().jobs;
+        let ages = Ages { runs: jobs.purge_job_after, events: jobs.purge_event_after };
+        if ages != self.ages {
+            *self = Self { ages, ..Self::new() };
         }
-        age.is_some()
+        ages != Ages::default()
     }
 
     /// Waits until the next page is due.
@@ -53,13 +62,14 @@ impl Purge {
 }
 
 impl Archive {
-    /// Deletes a page of old runs, or gives space back if none are left. A refusal of the database is tried
-    /// again later.
+    /// Deletes a page of old records, or gives space back if none are left. A refusal of the database is
+    /// tried again later.
     pub(super) async fn purge(&self, purge: &mut Purge) {
-        let Some(Seconds(age)) = purge.age else { return };
-        let pause = match self.purge_page(age, purge).await {
+        let ages = [purge.ages.runs, purge.ages.events];
+        let Some(Seconds(shortest)) = ages.into_iter().flatten().min() else { return };
+        let pause = match self.purge_page(purge).await {
             Ok(true) => PAUSE,
-            Ok(false) => LONGEST.min(Duration::from_secs(age) / PART).max(PAUSE),
+            Ok(false) => LONGEST.min(Duration::from_secs(shortest) / PART).max(PAUSE),
             Err(error) => {
                 tracing::warn!(%error, "accounting cannot be purged now");
                 RETRY
@@ -68,14 +78,32 @@ impl Archive {
         purge.due = Instant::now() + pause;
     }
 
-    /// Returns true if more work follows.
-    pub(super) async fn purge_page(&self, age: u64, purge: &mut Purge) -> Result<bool, StoreError> {
+    /// Deletes a page of old runs, then of old events, then gives space back. Returns true if more work
+    /// follows.
+    pub(super) async fn purge_page(&self, purge: &mut Purge) -> Result<bool, StoreError> {
         let now = self.cluster.clock().wall(clock::now(&self.cluster)).0;
-        let before = now.saturating_sub_unsigned(age);
+        let before = |age: Seconds| now.saturating_sub_unsigned(age.0);
+        if let Some(age) = purge.ages.runs
+            && self.purge_runs(before(age), purge).await?
+        {
+            return Ok(true);
+        }
+        if let Some(age) = purge.ages.events {
+            let events = self.accounting.purge_events(before(age)).await?;
+            if events > 0 {
+                tracing::info!(events, before = before(age), "old events of nodes were purged");
+                return Ok(true);
+            }
+        }
+        self.accounting.release_space().await
+    }
+
+    /// Deletes a page of runs that ended before a time. Returns false if there are none left to look at.
+    async fn purge_runs(&self, before: i64, purge: &mut Purge) -> Result<bool, StoreError> {
         let old = self.accounting.old_runs(before, purge.after).await?;
         let Some(last) = old.last() else {
             purge.after = None;
-            return self.accounting.release_space().await;
+            return Ok(false);
         };
         let after = Some((last.ended, last.job_id, last.restarts));
         let gone: Vec<&OldRun> = old.iter().filter(|run| !is_known(&self.cluster, run)).collect();

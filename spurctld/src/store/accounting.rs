@@ -9,7 +9,7 @@ mod query;
 use serde::{Deserialize, Serialize};
 pub use spur_core::model::accounting::{JobRow, StepRow};
 
-pub(super) use query::{LIST, restrict, restrict_events, restrict_old_runs, runs};
+pub(super) use query::{LIST, PURGE_EVENTS, restrict, restrict_events, restrict_old_runs, runs};
 
 use super::{Place, StoreError, postgres, sqlite};
 
@@ -295,6 +295,14 @@ impl Accounting {
     /// Fails if the database refuses; nothing is deleted then.
     pub async fn purge(&self, runs: &[(u32, u32)], complete_from: i64) -> Result<(), StoreError> {
         ask!(self, database => database.purge(runs, complete_from))
+    }
+
+    /// Deletes at most [`OldRun::PAGE`] events of nodes that ended before `before`, and returns their number.
+    ///
+    /// # Errors
+    /// Fails if the database refuses; nothing is deleted then.
+    pub async fn purge_events(&self, before: i64) -> Result<u64, StoreError> {
+        ask!(self, database => database.purge_events(before))
     }
 
     /// Returns the time, in seconds since the Unix epoch, before whose ends runs may have been purged; `None`

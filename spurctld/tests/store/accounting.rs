@@ -2,7 +2,7 @@
 
 use crate::fixture::{file, on_both};
 use spurctld::store::accounting::{
-    Accounting, EventQuery, JobRow, NodeChange, NodeEvent, Outage, Query, StepRow,
+    Accounting, EventQuery, JobRow, NodeChange, NodeEvent, OldRun, Outage, Query, StepRow,
 };
 use spurctld::store::{Place, StoreError};
 
@@ -230,6 +230,18 @@ on_both! {
         assert_eq!(found(window).await, [all[0].clone(), all[2].clone()]);
         let after = Some((100, "n1".to_owned(), "DRAIN".to_owned()));
         assert_eq!(found(EventQuery { after, ..EventQuery::default() }).await, all[2..]);
+        for (before, purged) in [(150, 0), (151, 1), (i64::MAX, 1), (i64::MAX, 0)] {
+            assert_eq!(accounting.purge_events(before).await.unwrap(), purged, "before {before}");
+        }
+        assert_eq!(found(EventQuery::default()).await, [all[0].clone(), all[2].clone()]);
+        let page = u64::from(OldRun::PAGE);
+        let outages = (0..=OldRun::PAGE).flat_map(|number| {
+            let at = 1_000 + 2 * i64::from(number);
+            [change("n4", at, Some(outage("DOWN", "fan")), true), change("n4", at + 1, None, true)]
+        });
+        accounting.change_nodes(&outages.collect::<Vec<_>>()).await.unwrap();
+        assert_eq!(accounting.purge_events(i64::MAX).await.unwrap(), page, "the first page");
+        assert_eq!(accounting.purge_events(i64::MAX).await.unwrap(), 1, "the rest");
     }
 }
 

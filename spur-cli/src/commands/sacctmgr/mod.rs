@@ -539,6 +539,7 @@ async fn configuration(session: &mut Session) -> anyhow::Result<String> {
     let known = |key: &str| all.iter().find(|setting| setting.key == key).map(|setting| &*setting.value);
     let set = |key: &str| known(key).filter(|value| !matches!(*value, "" | "(null)"));
     let (private, purge) = (set("controller.private_data"), set("controller.purge_job_after"));
+    let purge_events = set("controller.purge_event_after");
     let file = session.env("SPUR_CONF").filter(|file| !file.is_empty());
     let file = file.as_deref().unwrap_or(Config::DEFAULT_FILE);
     let lines = [
@@ -553,6 +554,7 @@ async fn configuration(session: &mut Session) -> anyhow::Result<String> {
         ("MessageTimeout", "(null)"),
         ("PluginDir", "(null)"),
         ("PrivateData", private.unwrap_or("none")),
+        ("PurgeEventAfter", purge_events.unwrap_or("NONE")),
         ("PurgeJobAfter", purge.unwrap_or("NONE")),
         ("SlurmUserId", "root(0)"),
         ("SLURM_CONF", file),

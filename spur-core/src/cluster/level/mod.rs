@@ -122,6 +122,7 @@ pub const ADDED: &[Added] = &[
     variant(2, "PriorityFlag", "SmallRelativeToTime", "priority_flags SMALL_RELATIVE_TO_TIME"),
     variant(2, "QosFlag", "Relative", "the QOS flag Relative"),
     field(2, "Used", "imported", "spur import slurm --past-usage"),
+    field(2, "JobPolicy", "purge_event_after", "[controller] purge_event_after"),
     field(2, "JobPolicy", "purge_job_after", "[controller] purge_job_after"),
     field(2, "PartitionConfig", "score", "the score of a partition"),
     field(2, "PartitionConfig", "def_cpu_per_gpu", "DefCpuPerGPU of a partition"),

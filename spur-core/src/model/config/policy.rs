@@ -90,6 +90,10 @@ pub struct JobPolicy {
     /// `purge_job_after`: time after its end when a run is deleted from accounting; `None` for never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub purge_job_after: Option<Seconds>,
+    /// `purge_event_after`: time after its end when an event of a node is deleted from accounting; `None` for
+    /// never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub purge_event_after: Option<Seconds>,
     /// `time_zone`: the zone in whose midnights usage is reset; `None` for that of the controller's host at
     /// the first start.
     pub time_zone: Option<Arc<str>>,
@@ -480,6 +484,7 @@ impl Default for JobPolicy {
             private_data: Vec::new(),
             accounting_enforce: Vec::new(),
             purge_job_after: None,
+            purge_event_after: None,
             time_zone: None,
             prolog_slurmctld: None,
             epilog_slurmctld: None,

@@ -62,6 +62,13 @@ fn the_examples_are_accepted() {
     }
 }
 
+/// Reads the age that one key of a purge sets.
+type Age = fn(&JobPolicy) -> Option<Seconds>;
+
+/// The keys of purges, each with the field that it sets.
+const PURGE_KEYS: [(&str, Age); 2] =
+    [("purge_job_after", |jobs| jobs.purge_job_after), ("purge_event_after", |jobs| jobs.purge_event_after)];
+
 #[test]
 fn an_age_for_a_purge_has_slurms_units_or_ours() {
     for (text, seconds) in [
@@ -73,17 +80,21 @@ fn an_age_for_a_purge_has_slurms_units_or_ours() {
         ("2w", 14 * 86_400),
         ("30s", 30),
     ] {
-        let file = format!(
-            "[controller]\npurge_job_after = \"{text}\"\n[[nodes]]\nnames = \"n1\"\n\
-                            [[partitions]]\nname = \"p\"\nnodes = \"ALL\"\n"
-        );
-        let config = Config::parse(&file, "t").unwrap_or_else(|errors| panic!("{errors}"));
-        assert_eq!(config.policy.jobs.purge_job_after, Some(Seconds(seconds)), "{text}");
+        for (key, of) in PURGE_KEYS {
+            let file = format!(
+                "[controller]\n{key} = \"{text}\"\n[[nodes]]\nnames = \"n1\"\n\
+                                [[partitions]]\nname = \"p\"\nnodes = \"ALL\"\n"
+            );
+            let config = Config::parse(&file, "t").unwrap_or_else(|errors| panic!("{errors}"));
+            assert_eq!(of(&config.policy.jobs), Some(Seconds(seconds)), "{key} = {text}");
+        }
     }
     for text in ["12", "0days", "months", "-1d", "12 years", "99999999999999999999days"] {
-        let file = format!("[controller]\npurge_job_after = \"{text}\"\n[[nodes]]\nnames = \"n1\"\n");
-        let errors = Config::parse(&file, "t").unwrap_err().to_string();
-        assert!(errors.contains("purge_job_after"), "{text}: {errors}");
+        for (key, _) in PURGE_KEYS {
+            let file = format!("[controller]\n{key} = \"{text}\"\n[[nodes]]\nnames = \"n1\"\n");
+            let errors = Config::parse(&file, "t").unwrap_err().to_string();
+            assert!(errors.contains(key), "{key} = {text}: {errors}");
+        }
     }
 }
 

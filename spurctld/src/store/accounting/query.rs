@@ -166,6 +166,11 @@ where
     sql.push(" ORDER BY started, node, state LIMIT ").push_bind(i64::from(Query::PAGE));
 }
 
+/// Deletes a page of the events of nodes that ended before the first parameter, each of which began before
+/// then. The second parameter is the size of a page.
+pub(in crate::store) const PURGE_EVENTS: &str = "DELETE FROM node_event WHERE (node, started, state) IN \
+    (SELECT node, started, state FROM node_event WHERE started <= $1 AND ended < $1 ORDER BY started LIMIT $2)";
+
 /// Appends the conditions, order and limit of a query for old runs after `WHERE true`.
 pub(in crate::store) fn restrict_old_runs<DB: Database>(
     sql: &mut QueryBuilder<DB>,

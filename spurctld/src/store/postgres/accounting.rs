@@ -17,8 +17,8 @@ use super::connect::{Database as Server, limited, limited_by};
 use super::read::Reader;
 use super::{StoreError, from_sql, schema, sql_int};
 use crate::store::accounting::{
-    Closing, EventQuery, JobRow, LIST, NodeChange, NodeEvent, OldRun, Page, Query, StepRow, restrict,
-    restrict_events, restrict_old_runs, runs,
+    Closing, EventQuery, JobRow, LIST, NodeChange, NodeEvent, OldRun, PURGE_EVENTS, Page, Query, StepRow,
+    restrict, restrict_events, restrict_old_runs, runs,
 };
 
 /// Longest duration of a write, which may contain thousands of rows.
@@ -206,6 +206,14 @@ impl Database {
         };
         let purged = limited_by(WRITE_LIMIT, purge).await;
         purged.map(drop).map_err(|error| self.write_failed(&mut guard, error))
+    }
+
+    pub(in crate::store) async fn purge_events(&self, before: i64) -> Result<u64, StoreError> {
+        let mut guard = self.inner.writer.lock().await;
+        let writer = self.writer(&mut guard).await?;
+        let purge = sqlx::query(PURGE_EVENTS).bind(before).bind(i64::from(OldRun::PAGE));
+        let purged = limited_by(WRITE_LIMIT, purge.execute(writer)).await;
+        purged.map(|done| done.rows_affected()).map_err(|error| self.write_failed(&mut guard, error))
     }
 
     /// Returns false: the server's autovacuum cuts the files of tables.

@@ -13,8 +13,8 @@ use super::events;
 use super::rows::Insert;
 use super::{StoreError, create, failed, from_sql, read_options, reclaim, schema, sql_int, write_options};
 use crate::store::accounting::{
-    Closing, EventQuery, JobRow, LIST, NodeChange, NodeEvent, OldRun, Page, Query, StepRow, restrict,
-    restrict_old_runs, runs,
+    Closing, EventQuery, JobRow, LIST, NodeChange, NodeEvent, OldRun, PURGE_EVENTS, Page, Query, StepRow,
+    restrict, restrict_old_runs, runs,
 };
 
 /// Number of connections for readers.
@@ -346,6 +346,19 @@ impl Database {
             return Err(self.failed("write to", error));
         }
         Ok(())
+    }
+
+    pub(in crate::store) async fn purge_events(&self, before: i64) -> Result<u64, StoreError> {
+        let mut guard = self.inner.writer.lock().await;
+        let writer = guard.connection(&self.inner.path).await?;
+        let purge = sqlx::query(PURGE_EVENTS).bind(before).bind(i64::from(OldRun::PAGE));
+        match purge.execute(writer).await {
+            Ok(done) => Ok(done.rows_affected()),
+            Err(error) => {
+                guard.fail().await;
+                Err(self.failed("write to", error))
+            }
+        }
     }
 
     pub(in crate::store) async fn complete_from(&self) -> Result<Option<i64>, StoreError> {

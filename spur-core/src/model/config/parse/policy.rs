@@ -63,7 +63,8 @@ pub(super) fn jobs(section: &mut Section<'_>) -> JobPolicy {
     propagated(section, &mut jobs);
     jobs.private_data = private_data(section);
     jobs.accounting_enforce = accounting_enforce(section);
-    jobs.purge_job_after = purge_job_after(section);
+    jobs.purge_job_after = purge_age(section, "purge_job_after");
+    jobs.purge_event_after = purge_age(section, "purge_event_after");
     jobs.time_zone = section.name("time_zone").map(Arc::from);
     jobs.prolog_slurmctld = section.name("prolog_slurmctld").map(Arc::from);
     jobs.epilog_slurmctld = section.name("epilog_slurmctld").map(Arc::from);
@@ -108,12 +109,11 @@ fn limits(section: &mut Section<'_>, key: &'static str, words: Vec<(u32, &str)>)
     limits.into_iter().map(Arc::from).collect()
 }
 
-/// `purge_job_after`: a duration, or Slurm's `12months`, `365days`, `8760hours`. A month has 31 days, so that
-/// nothing is deleted earlier than Slurm deletes it.
-fn purge_job_after(section: &mut Section<'_>) -> Option<Seconds> {
-    const KEY: &str = "purge_job_after";
+/// The age at which records are purged: a duration, or Slurm's `12months`, `365days`, `8760hours`. A month
+/// has 31 days, so that nothing is deleted earlier than Slurm deletes it.
+fn purge_age(section: &mut Section<'_>, key: &'static str) -> Option<Seconds> {
     const UNITS: [(&str, u64); 3] = [("month", 31 * DAY), ("day", DAY), ("hour", 3600)];
-    let text = section.name(KEY)?;
+    let text = section.name(key)?;
     let word = text.to_ascii_lowercase();
     let word = word.strip_suffix('s').unwrap_or(&word);
     let of_slurm = UNITS.iter().find_map(|(unit, seconds)| {
@@ -123,7 +123,7 @@ fn purge_job_after(section: &mut Section<'_>) -> Option<Seconds> {
     let age = of_slurm.map(Seconds).or_else(|| text.parse().ok().filter(|_| has_unit));
     if age.is_none_or(|age| age.0 == 0) {
         section
-            .refuse(KEY, format_args!("`{text}`: write a time such as \"12months\", \"365days\" or \"12h\""));
+            .refuse(key, format_args!("`{text}`: write a time such as \"12months\", \"365days\" or \"12h\""));
     }
     age
 }

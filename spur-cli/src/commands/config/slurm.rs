@@ -131,6 +131,7 @@ pub(super) fn files(config: &Config) -> Vec<File> {
     let mut files = vec![File { name: "slurm.conf", text }];
     files.extend(topology.map(|(_, file)| file));
     files.extend(cgroup(config.local.agent.cgroup_plugin));
+    files.extend(slurmdbd(policy));
     files
 }
 
@@ -138,6 +139,18 @@ pub(super) fn files(config: &Config) -> Vec<File> {
 fn cgroup(plugin: CgroupPlugin) -> Option<File> {
     let named = plugin != CgroupPlugin::Autodetect;
     named.then(|| File { name: "cgroup.conf", text: format!("CgroupPlugin={}\n", plugin.name()) })
+}
+
+/// Returns `slurmdbd.conf` with the ages of records in hours, unless all records stay for ever.
+fn slurmdbd(policy: &Policy) -> Option<File> {
+    let jobs = &policy.jobs;
+    let mut text = String::new();
+    for (key, age) in [("PurgeJobAfter", jobs.purge_job_after), ("PurgeEventAfter", jobs.purge_event_after)] {
+        if let Some(age) = age {
+            pair(&mut text, key, format_args!("{}hours", age.0.div_ceil(3600)));
+        }
+    }
+    (!text.is_empty()).then_some(File { name: "slurmdbd.conf", text })
 }
 
 fn pair(text: &mut String, key: &str, value: impl Display) {

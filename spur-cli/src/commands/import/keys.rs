@@ -139,6 +139,8 @@ const TAKEN_OF_CLUSTER: &[&str] = &[
     "PrologTimeout",
     "PropagateResourceLimits",
     "PropagateResourceLimitsExcept",
+    "PurgeEventAfter",
+    "PurgeJobAfter",
     "RebootProgram",
     "ResumeFailProgram",
     "ResumeProgram",
@@ -239,6 +241,15 @@ const ALWAYS: &str = "not needed: it is always so";
 const NO_PLUGINS: &str = "Spur has no plugins";
 const SPECIALIZED: &str = "jobs never get what a node keeps for the system";
 
+/// The reason for keys of slurmdbd.conf that keep purged records.
+const NO_ARCHIVE: &str = "purged records are deleted; a copy of acct.db keeps them";
+
+/// True for a key of slurmdbd.conf about the age of records or about their archive.
+pub(super) fn is_of_records(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    key.starts_with("purge") || key.starts_with("archive")
+}
+
 const CLUSTER: &[(&str, &str)] = &[
     ("AccountingStorageBackupHost", ACCOUNTING),
     (
@@ -263,6 +274,15 @@ const CLUSTER: &[(&str, &str)] = &[
     ("AcctGatherNodeFreq", "energy is not measured"),
     ("AcctGatherProfileType", ""),
     ("AllowSpecResourcesUsage", SPECIALIZED),
+    ("ArchiveDir", NO_ARCHIVE),
+    ("ArchiveEvents", NO_ARCHIVE),
+    ("ArchiveJobs", NO_ARCHIVE),
+    ("ArchiveResvs", NO_ARCHIVE),
+    ("ArchiveScript", NO_ARCHIVE),
+    ("ArchiveSteps", NO_ARCHIVE),
+    ("ArchiveSuspend", NO_ARCHIVE),
+    ("ArchiveTXN", NO_ARCHIVE),
+    ("ArchiveUsage", NO_ARCHIVE),
     ("AuthAltParameters", CREDENTIALS),
     ("AuthAltTypes", CREDENTIALS),
     ("AuthInfo", CREDENTIALS),
@@ -360,6 +380,11 @@ const CLUSTER: &[(&str, &str)] = &[
     ("ProctrackType", FOUND),
     ("PrologFlags", "the prolog runs before the first task of a job on each node"),
     ("PropagatePrioProcess", ""),
+    ("PurgeResvAfter", ""),
+    ("PurgeStepAfter", "steps are purged with their jobs"),
+    ("PurgeSuspendAfter", "times of suspension are purged with their jobs"),
+    ("PurgeTXNAfter", ""),
+    ("PurgeUsageAfter", "reports are computed from jobs, so they go back as far as jobs do"),
     ("ReconfigFlags", ""),
     ("RequeueExit", "jobs say it by requeueing themselves: scontrol requeue"),
     ("RequeueExitHold", "jobs say it by requeueing themselves: scontrol requeuehold"),

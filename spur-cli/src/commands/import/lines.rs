@@ -33,7 +33,10 @@ pub(super) struct Pair {
 
 impl fmt::Display for Pair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}={}", self.place, self.key, self.value)
+        // Passwords do not get into files that others may read.
+        let is_secret = self.key.to_ascii_lowercase().ends_with("pass");
+        let value = if is_secret { "…" } else { &self.value };
+        write!(f, "{}: {}={value}", self.place, self.key)
     }
 }
 

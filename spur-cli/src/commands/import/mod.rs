@@ -106,7 +106,7 @@ const OPTIONS: [Opt<Wish>; 6] = [
 pub(super) const LINE: CommandLine<Wish> = CommandLine {
     name: "spur import",
     synopsis: "slurm {[-o FILE] DIR | [--qos FILE] [--accounts FILE] [--past-usage FILE] [--history FILE] [--dry-run]}",
-    about: "With DIR: reads slurm.conf with all that it includes, gres.conf, topology.conf or topology.yaml, cgroup.conf and job_container.conf in DIR, \
+    about: "With DIR: reads slurm.conf with all that it includes, gres.conf, topology.conf or topology.yaml, cgroup.conf, job_container.conf and the ages of records in slurmdbd.conf in DIR, \
             and writes the spur.toml that comes nearest. Each key that has no counterpart is named in a comment. DIR may \
             be one of these files, too.\n\n\
             With files: loads what Slurm's commands printed into the running controller, for administrators. Each value that has no counterpart is named \
@@ -119,10 +119,6 @@ pub(super) const LINE: CommandLine<Wish> = CommandLine {
 
 /// Files of Slurm that are not read, with the reasons.
 const NOT_READ: &[(&str, &str)] = &[
-    (
-        "slurmdbd.conf",
-        "the controller keeps accounting itself; PurgeJobAfter is [controller] purge_job_after",
-    ),
     ("acct_gather.conf", "energy and profiles are not measured"),
     ("burst_buffer.conf", "burst buffers are not supported by Spur"),
     ("job_submit.lua", "Spur has no plugins"),
@@ -212,6 +208,7 @@ pub fn directory_of(path: &Path) -> anyhow::Result<Imported> {
             topology: yaml.or_else(|| file("topology.conf")),
             cgroup: file("cgroup.conf"),
             job_container: file("job_container.conf"),
+            slurmdbd: file("slurmdbd.conf"),
         };
         if sources.conf.is_none() && sources.topology.is_none() {
             bail!("{shown} has neither slurm.conf nor topology.conf nor topology.yaml in it");
@@ -229,6 +226,9 @@ pub fn directory_of(path: &Path) -> anyhow::Result<Imported> {
         return import(&sources, files);
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    if name == "slurmdbd.conf" {
+        bail!("{shown}: slurmdbd.conf is read beside slurm.conf; name their directory");
+    }
     let sources =
         if name.starts_with("topology") || name.ends_with("topology.conf") || name.ends_with(".yaml") {
             Sources { topology: Some(path.to_owned()), ..Sources::default() }
@@ -246,6 +246,7 @@ struct Sources {
     topology: Option<PathBuf>,
     cgroup: Option<PathBuf>,
     job_container: Option<PathBuf>,
+    slurmdbd: Option<PathBuf>,
 }
 
 /// Notes and problems found while reading.
@@ -415,8 +416,17 @@ fn import(sources: &Sources, mut files: Files) -> anyhow::Result<Imported> {
     let gres_lines = read(&mut files, &sources.gres)?;
     let mut cgroup = Entry::of_lines(&read(&mut files, &sources.cgroup)?);
     let mut job_container = Entry::of_lines(&read(&mut files, &sources.job_container)?);
+    let slurmdbd = Entry::of_lines(&read(&mut files, &sources.slurmdbd)?).rest();
+    if !slurmdbd.is_empty() {
+        let text =
+            "slurmdbd.conf: only the ages of records are taken: the controller keeps accounting itself";
+        files.problems.extend(files.notes.sentence(text.to_owned()));
+    }
     let notes = &mut files.notes;
     let mut conf = Conf::of(&conf_lines, notes);
+    for pair in slurmdbd.into_iter().filter(|pair| keys::is_of_records(&pair.key)) {
+        conf.twice.extend(conf.cluster.set(pair));
+    }
     let plugin = conf.cluster.pair("TopologyPlugin");
     let mut topologies = topologies(sources, plugin, &mut files)?;
     let notes = &mut files.notes;

@@ -206,6 +206,7 @@ impl Taker<'_> {
         self.mpi_default(&mut section);
         self.of_steps(&mut section);
         self.private_data(&mut section);
+        self.purges(&mut section);
         let before = section.len();
         self.program(&mut section, "PrologSlurmctld", "prolog_slurmctld");
         self.program(&mut section, "EpilogSlurmctld", "epilog_slurmctld");
@@ -213,6 +214,22 @@ impl Taker<'_> {
             self.duration(&mut section, "PrologEpilogTimeout", "prolog_epilog_timeout", (1, 86_400));
         }
         (section, loopback)
+    }
+
+    /// Takes the ages at which records are purged. A number without a unit counts months.
+    fn purges(&mut self, section: &mut Section) {
+        for (from, to) in [("PurgeJobAfter", "purge_job_after"), ("PurgeEventAfter", "purge_event_after")] {
+            let Some(pair) = self.conf.pair(from) else { continue };
+            let digits = pair.value.find(|c: char| !c.is_ascii_digit()).unwrap_or(pair.value.len());
+            let (number, unit) = pair.value.split_at(digits);
+            let unit = unit.trim().to_ascii_lowercase();
+            let unit = ["months", "days", "hours"].into_iter().find(|known| known.starts_with(&unit));
+            match (number.parse::<u32>(), unit) {
+                (Ok(0), _) => self.note(section, &pair, "records stay for ever"),
+                (Ok(number), Some(unit)) => section.text(to, format_args!("{number}{unit}")),
+                _ => self.note(section, &pair, "neither months, days nor hours"),
+            }
+        }
     }
 
     /// Returns the controllers' hosts in the order of preference.

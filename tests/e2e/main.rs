@@ -16,6 +16,7 @@ mod crash;
 mod defrag;
 mod disk;
 mod edits;
+mod endings;
 mod fair_share;
 mod faults;
 mod fix;

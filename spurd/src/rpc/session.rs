@@ -308,14 +308,14 @@ impl Session {
     }
 
     async fn tell_failure(&mut self, record: &ExitRecord) -> io::Result<()> {
-        match &record.failure {
-            Some(failure) => self.fail(&failure.message).await,
+        match failure(record) {
+            Some(failure) => self.send(failure).await,
             None => Ok(()),
         }
     }
 
     async fn fail(&mut self, message: &str) -> io::Result<()> {
-        self.send(Out::Failed(v1::Error::new("ESLURMD_SETUP_ENVIRONMENT_ERROR", message))).await
+        self.send(failed(message)).await
     }
 
     async fn send(&mut self, output: Out) -> io::Result<()> {
@@ -326,6 +326,15 @@ impl Session {
 
 fn stream(stderr: bool) -> Stream {
     if stderr { Stream::Stderr } else { Stream::Stdout }
+}
+
+/// Returns the message about the failure of a step; `None` if it has not failed.
+pub(super) fn failure(record: &ExitRecord) -> Option<Out> {
+    record.failure.as_ref().map(|failure| failed(&failure.message))
+}
+
+fn failed(message: &str) -> Out {
+    Out::Failed(v1::Error::new("ESLURMD_SETUP_ENVIRONMENT_ERROR", message))
 }
 
 pub(super) fn task_ended(exit: TaskExit) -> Out {

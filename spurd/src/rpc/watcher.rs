@@ -1,4 +1,5 @@
-//! A client that watches a running step: gets a copy of the output from here on, and the ends of the tasks.
+//! A client that watches a running step: gets a copy of the output from here on, the ends of the tasks, and
+//! the reason if the step fails.
 
 use spur_proto::v1;
 use spur_proto::v1::step_output::Output as Out;
@@ -6,7 +7,7 @@ use step_wire::message::{Event, OutputPart, Stream};
 use tokio::sync::mpsc;
 
 use super::Output;
-use super::session::task_ended;
+use super::session::{failure, task_ended};
 use crate::launcher::{Step, StreamEvent};
 
 /// Serves until the step has ended or the client is gone.
@@ -52,6 +53,8 @@ fn shown(event: StreamEvent) -> Vec<Out> {
         }
         StreamEvent::Step(Event::Started { pids, .. }) => vec![Out::Started(v1::StepStarted { pids })],
         StreamEvent::Step(Event::TaskEnded(exit)) => vec![task_ended(exit)],
+        StreamEvent::Step(Event::Aborted { message }) => vec![Out::Aborted(message)],
+        StreamEvent::Step(Event::Ended(record)) => failure(&record).into_iter().collect(),
         StreamEvent::Step(_) | StreamEvent::InputTaken(_) | StreamEvent::Detached => vec![],
     }
 }

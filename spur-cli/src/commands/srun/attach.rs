@@ -8,8 +8,11 @@ use anyhow::{Context, bail};
 use spur_proto::convert::step::ranks;
 use spur_proto::v1::step_input::Input;
 use spur_proto::v1::step_output::Output;
-use spur_proto::v1::{CreateStepResponse, StepAttach, StepData, StepOutput};
+use spur_proto::v1::{
+    CreateStepResponse, Error, StepAttach, StepData, StepInput, StepNodeLayout, StepOutput, TaskEnded,
+};
 use tokio::sync::mpsc;
+use tonic::Status;
 
 use super::launch::names;
 use super::output::{Outputs, Own};
@@ -127,7 +130,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     if args.layout {
         return layout(session, &step).map(|()| 0);
     }
-    follow(session, job, step, &args).await.map(|()| 0)
+    follow(session, job, step, &args).await
 }
 
 fn layout(session: &mut Session, step: &CreateStepResponse) -> anyhow::Result<()> {
@@ -142,12 +145,14 @@ fn layout(session: &mut Session, step: &CreateStepResponse) -> anyhow::Result<()
     Ok(())
 }
 
+/// Prints the output of the tasks until all have ended. Returns the highest exit code of a task, as in Slurm,
+/// or 1 if some output is missing.
 async fn follow(
     session: &mut Session,
     job: u32,
     step: CreateStepResponse,
     args: &Args,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<u8> {
     let tasks = step.nodes.iter().map(|node| node.tasks).sum();
     let files = Files { output: args.output.clone(), error: args.error.clone(), ..Files::default() };
     let wishes = StepWishes { label: args.label, ..StepWishes::default() };
@@ -155,30 +160,27 @@ async fn follow(
     let (tell, mut told) = mpsc::channel(EVENTS);
     let mut kept = Vec::new();
     for layout in &step.nodes {
-        let first = StepAttach { credential: step.credential.clone(), from: Vec::new() };
-        let (inputs, mut answers) = node::look_on(layout, &step.credential, Input::Watch(first)).await?;
-        kept.push(inputs);
-        let (tell, name) = (tell.clone(), layout.name.clone());
-        tokio::spawn(async move {
-            loop {
-                let next = answers.message().await.map_err(|status| format!("{name}: {}", status.message()));
-                let over = !matches!(next, Ok(Some(_)));
-                // The receiver is gone when the command ends.
-                if tell.send(next).await.is_err() || over {
-                    return;
-                }
-            }
-        });
+        kept.push(watch(layout, &step, tell.clone()).await?);
     }
     drop(tell);
     let mut taken: BTreeMap<(u32, bool), u64> = BTreeMap::new();
-    while let Some(next) = told.recv().await {
-        let output = next.map_err(anyhow::Error::msg)?.and_then(|StepOutput { output }| output);
-        let (out, mut err) = session.streams();
-        let mut own = Own { out, err: &mut err };
+    let mut ended: BTreeMap<u32, u8> = BTreeMap::new();
+    let mut failed = false;
+    while let Some((node, next)) = told.recv().await {
+        let output = match next {
+            Ok(StepOutput { output }) => output,
+            Err(status) => {
+                // The tasks of other nodes go on.
+                session.error(&format!("{node}: {}; the rest of its output is missing", status.message()));
+                failed = true;
+                continue;
+            }
+        };
         match output {
             Some(Output::Data(StepData { task, stderr, offset, data })) => {
                 let known = taken.insert((task, stderr), offset + data.len() as u64);
+                let (out, mut err) = session.streams();
+                let mut own = Own { out, err: &mut err };
                 outputs.write((task, stderr), &data, &mut own)?;
                 own.out.flush()?;
                 drop(err);
@@ -188,10 +190,45 @@ async fn follow(
                     ));
                 }
             }
-            Some(Output::Failed(error)) => bail!(error.message),
+            // As in Slurm, signals do not count.
+            Some(Output::TaskEnded(TaskEnded { task, exit_code, exit_signal: 0, .. })) => {
+                let code = u8::try_from(exit_code).unwrap_or(u8::MAX);
+                if ended.insert(task, code).is_none() && code > 0 {
+                    session.error(&format!("task {task} exited with exit code {code}"));
+                }
+            }
+            Some(Output::Failed(Error { message, .. }) | Output::Aborted(message)) => {
+                session.error(&format!("{node}: {message}"));
+                failed = true;
+            }
             _ => {}
         }
     }
     let (out, mut err) = session.streams();
-    outputs.finish_all(&mut Own { out, err: &mut err })
+    outputs.finish_all(&mut Own { out, err: &mut err })?;
+    Ok(ended.into_values().max().unwrap_or(0).max(u8::from(failed)))
+}
+
+/// What a node says of the step, with the node's name.
+type Told = (String, Result<StepOutput, Status>);
+
+/// Watches a step on one of its nodes. The node's messages end when the returned sender is dropped.
+async fn watch(
+    layout: &StepNodeLayout,
+    step: &CreateStepResponse,
+    tell: mpsc::Sender<Told>,
+) -> anyhow::Result<mpsc::Sender<StepInput>> {
+    let first = StepAttach { credential: step.credential.clone(), from: Vec::new() };
+    let (inputs, mut answers) = node::look_on(layout, &step.credential, Input::Watch(first)).await?;
+    let name = layout.name.clone();
+    tokio::spawn(async move {
+        while let Some(next) = answers.message().await.transpose() {
+            let is_over = next.is_err();
+            // The receiver is gone when the command ends.
+            if tell.send((name.clone(), next)).await.is_err() || is_over {
+                return;
+            }
+        }
+    });
+    Ok(inputs)
 }

@@ -4,11 +4,12 @@
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use spur_core::id::StepId;
 use spur_proto::v1::step_input::Input;
 use spur_proto::v1::step_output::Output;
 use spur_proto::v1::{Job, JobFilter, StepLogs};
+use tonic::Status;
 
 use super::{ask_again, group, node};
 use crate::commands::called;
@@ -76,6 +77,9 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     if waits(&job) {
         bail!("job {name} has not started yet; -f waits for it");
     }
+    if watch::is_final(&job.state) && job.batch_host.is_empty() {
+        bail!("job {name} ended before it had started: {} {}", job.state, job.reason);
+    }
     if !watch::is_final(&job.state) {
         let script = ask_again(session.connection()?, id, StepId::BATCH.0, &[]).await;
         if let Ok(script) = script
@@ -85,7 +89,10 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
                 StepLogs { credential: script.credential.clone(), stderr: args.stderr, follow: args.follow };
             let first = Input::Logs(asked);
             let (_kept, mut answers) = node::look_on(layout, &script.credential, first).await?;
-            while let Some(answer) = answers.message().await? {
+            let broken = |status: Status| {
+                anyhow!("{}: {}; the rest of the output is missing", layout.name, status.message())
+            };
+            while let Some(answer) = answers.message().await.map_err(broken)? {
                 match answer.output {
                     Some(Output::Data(data)) => {
                         session.out.write_all(&data.data)?;

@@ -14,7 +14,7 @@ use super::sim::request::SCRIPT;
 use crate::error::{FAILURE, Failure};
 use crate::format::{Show, value};
 use crate::options::submission::Submission;
-use crate::options::{CommandLine, Opt, Settled, directive};
+use crate::options::{CommandLine, Opt, Settled, directive, sets};
 use crate::place::Here;
 use crate::session::Session;
 
@@ -36,14 +36,8 @@ const OPTIONS: &[Opt<Args>] = &[
             Ok(())
         },
     ),
-    Opt::flag("apply", None, "make the moves; operators only", |args, _| {
-        args.apply = true;
-        Ok(())
-    }),
-    Opt::flag("json", None, "print one JSON object", |args, _| {
-        args.json = true;
-        Ok(())
-    }),
+    Opt::flag("apply", None, "make the moves; operators only", sets!(Args.apply)),
+    Opt::flag("json", None, "print one JSON object", sets!(Args.json)),
 ];
 
 pub(super) const LINE: CommandLine<Args> = CommandLine {

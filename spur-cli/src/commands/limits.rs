@@ -14,7 +14,7 @@ use super::sacctmgr::records;
 use crate::commands::called;
 use crate::error::Failure;
 use crate::format::json as shape;
-use crate::options::{CommandLine, Opt};
+use crate::options::{CommandLine, Opt, sets};
 use crate::session::Session;
 
 #[derive(Debug, Default)]
@@ -28,10 +28,7 @@ pub(super) const LINE: CommandLine<Args> = CommandLine {
     about: "Lists every limit that applies to the jobs of a user or an account, with what is used of it now and what is \
             left; without a name, those that apply to the caller. Where a user and an account have the same name, the user \
             is meant.",
-    options: &[Opt::flag("json", None, "print the limits as JSON", |args: &mut Args, _| {
-        args.json = true;
-        Ok(())
-    })],
+    options: &[Opt::flag("json", None, "print the limits as JSON", sets!(Args.json))],
     mask: 1,
     env_prefixes: &[],
     permute: true,

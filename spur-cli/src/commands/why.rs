@@ -12,7 +12,7 @@ use super::query;
 use crate::error::{FAILURE, Failure};
 use crate::format::fields::job::job_id;
 use crate::format::{Show, json, value};
-use crate::options::{CommandLine, Opt, Settled};
+use crate::options::{CommandLine, Opt, Settled, sets};
 use crate::session::Session;
 
 #[derive(Debug, Default)]
@@ -30,19 +30,8 @@ pub(super) const LINE: CommandLine<Args> = CommandLine {
             nodes, and other partitions, accounts and QOS that the user may use are tried, one change at a time. At most 20 plans \
             are made for a job.",
     options: &[
-        Opt::flag(
-            "fix",
-            None,
-            "print changes with which a waiting job starts earlier",
-            |args: &mut Args, _| {
-                args.fix = true;
-                Ok(())
-            },
-        ),
-        Opt::flag("json", None, "print JSON", |args: &mut Args, _| {
-            args.json = true;
-            Ok(())
-        }),
+        Opt::flag("fix", None, "print changes with which a waiting job starts earlier", sets!(Args.fix)),
+        Opt::flag("json", None, "print JSON", sets!(Args.json)),
     ],
     mask: 1,
     env_prefixes: &[],

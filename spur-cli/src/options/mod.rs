@@ -22,6 +22,18 @@ use std::fmt;
 
 pub use layer::{Layer, Reader, Said};
 
+/// The action of a flag that makes one field of the settings true: `sets!(Args.json)`.
+macro_rules! sets {
+    ($settings:ident.$field:ident) => {
+        |settings: &mut $settings, _: &str| {
+            settings.$field = true;
+            Ok(())
+        }
+    };
+}
+
+pub(crate) use sets;
+
 /// Definition of one option of commands whose settings are an `S`.
 #[derive(Debug)]
 pub struct Opt<S> {

@@ -12,7 +12,7 @@ use spur_proto::convert::config::settings;
 use spur_proto::program::matching;
 
 use crate::commands::called;
-use crate::options::{CommandLine, Opt};
+use crate::options::{CommandLine, Opt, sets};
 use crate::session::Session;
 
 use slurm::File;
@@ -29,10 +29,7 @@ const OPTIONS: [Opt<Wish>; 2] = [
         "slurm",
         None,
         "show it as Slurm's slurm.conf and topology.conf (or topology.yaml)",
-        |wish, _| {
-            wish.slurm = true;
-            Ok(())
-        },
+        sets!(Wish.slurm),
     ),
     Opt::value(
         "output",

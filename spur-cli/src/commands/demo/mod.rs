@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use crate::commands::watch::{self, Jobs};
 use crate::commands::{sbatch, scontrol, sinfo, squeue};
 use crate::error::{FAILURE, Failure};
-use crate::options::{CommandLine, Opt, Settled};
+use crate::options::{CommandLine, Opt, Settled, sets};
 use crate::session::Session;
 use cluster::{CONTROLLER, Cluster, Site};
 use jobs::{GREETING, Gate, PLANS, Plan};
@@ -56,10 +56,7 @@ pub(super) const LINE: CommandLine<Wishes> = CommandLine {
         "shell",
         None,
         "leave the cluster up for a shell, and take it down after that",
-        |s, _| {
-            s.shell = true;
-            Ok(())
-        },
+        sets!(Wishes.shell),
     )],
     mask: 1,
     env_prefixes: &[],

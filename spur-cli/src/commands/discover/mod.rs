@@ -31,7 +31,7 @@ use crate::commands::import::source::Notes;
 use crate::commands::import::topology::{self, Topologies, Topology};
 use crate::commands::import::tree::Switch;
 use crate::commands::{called, query};
-use crate::options::{CommandLine, Opt};
+use crate::options::{CommandLine, Opt, sets};
 use crate::place;
 use crate::session::Session;
 use diff::Shape;
@@ -86,18 +86,17 @@ const OPTIONS: [Opt<Wish>; 5] = [
             Ok(())
         },
     ),
-    Opt::flag("diff", None, "print what differs from the topology that the controller uses", |wish, _| {
-        wish.diff = true;
-        Ok(())
-    }),
+    Opt::flag(
+        "diff",
+        None,
+        "print what differs from the topology that the controller uses",
+        sets!(Wish.diff),
+    ),
     Opt::flag(
         "apply",
         None,
         "write the topology into the controller's spur.toml and have the controller read it, as scontrol reconfigure does",
-        |wish, _| {
-            wish.apply = true;
-            Ok(())
-        },
+        sets!(Wish.apply),
     ),
 ];
 

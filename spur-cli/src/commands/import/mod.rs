@@ -30,7 +30,7 @@ use anyhow::{Context, bail};
 use spur_core::model::config::Config;
 
 use crate::commands::called;
-use crate::options::{CommandLine, Opt};
+use crate::options::{CommandLine, Opt, sets};
 use crate::session::Session;
 use lines::{Line, Pair};
 use nodes::{Devices, Nodes};
@@ -96,10 +96,7 @@ const OPTIONS: [Opt<Wish>; 6] = [
         "dry-run",
         None,
         "read the files and name what has no counterpart, but load nothing",
-        |wish, _| {
-            wish.dry_run = true;
-            Ok(())
-        },
+        sets!(Wish.dry_run),
     ),
 ];
 

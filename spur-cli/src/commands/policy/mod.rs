@@ -14,7 +14,7 @@ use crate::commands::query;
 use crate::commands::sacctmgr::change::{QUESTION, agrees, send};
 use crate::commands::sacctmgr::dump;
 use crate::format::json;
-use crate::options::{CommandLine, Opt};
+use crate::options::{CommandLine, Opt, sets};
 use crate::session::Session;
 use change::{Change, Requests, changes, requests};
 use spur_proto::v1::ChangeAccountsRequest;
@@ -35,14 +35,8 @@ pub(super) const LINE: CommandLine<Args> = CommandLine {
             change would touch; the exit code is 1 if anything would change. import makes the tree equal to FILE, with the rules \
             of sacctmgr: nothing that has waiting or running jobs is deleted. FILE may be - for the standard input of diff.",
     options: &[
-        Opt::flag("immediate", Some('i'), "import without asking", |args: &mut Args, _| {
-            args.immediate = true;
-            Ok(())
-        }),
-        Opt::flag("json", None, "print the differences as JSON", |args: &mut Args, _| {
-            args.json = true;
-            Ok(())
-        }),
+        Opt::flag("immediate", Some('i'), "import without asking", sets!(Args.immediate)),
+        Opt::flag("json", None, "print the differences as JSON", sets!(Args.json)),
     ],
     mask: 1,
     env_prefixes: &[],

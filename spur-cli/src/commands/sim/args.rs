@@ -12,7 +12,7 @@ use spur_core::text::ParseError;
 use spur_core::text::time::Seconds;
 
 use crate::commands::sacctmgr::dump;
-use crate::options::{CommandLine, Opt};
+use crate::options::{CommandLine, Opt, sets};
 
 /// Values of the options.
 #[derive(Clone, Debug, Default)]
@@ -118,10 +118,7 @@ const OPTIONS: &[SimOpt] = &[
             Ok(())
         },
     ),
-    SimOpt::flag("exclusive", None, "jobs of a trace get whole nodes", |args, _| {
-        args.exclusive = true;
-        Ok(())
-    }),
+    SimOpt::flag("exclusive", None, "jobs of a trace get whole nodes", sets!(Args.exclusive)),
     SimOpt::value(
         "nodes",
         None,
@@ -223,10 +220,7 @@ const OPTIONS: &[SimOpt] = &[
         args.scale_arrivals = Some(factor(value)?);
         Ok(())
     }),
-    SimOpt::flag("json", None, "print the summary as one JSON object", |args, _| {
-        args.json = true;
-        Ok(())
-    }),
+    SimOpt::flag("json", None, "print the summary as one JSON object", sets!(Args.json)),
     SimOpt::value(
         "events",
         None,
@@ -237,18 +231,22 @@ const OPTIONS: &[SimOpt] = &[
             Ok(())
         },
     ),
-    SimOpt::flag("no-pending", None, "leave out of the events why jobs wait, which takes long", |args, _| {
-        args.no_pending = true;
-        Ok(())
-    }),
+    SimOpt::flag(
+        "no-pending",
+        None,
+        "leave out of the events why jobs wait, which takes long",
+        sets!(Args.no_pending),
+    ),
     SimOpt::value("plot", None, "DIR", "draw pictures, as SVG", |args, value| {
         args.plot = Some(path(value)?);
         Ok(())
     }),
-    SimOpt::flag("progress", None, "show how far it is, where standard error is a terminal", |args, _| {
-        args.progress = true;
-        Ok(())
-    }),
+    SimOpt::flag(
+        "progress",
+        None,
+        "show how far it is, where standard error is a terminal",
+        sets!(Args.progress),
+    ),
 ];
 
 /// Command line of `spur sim`.

@@ -16,7 +16,7 @@ use super::deed::Users;
 use super::{input, play, request, workload};
 use crate::error::{FAILURE, Failure};
 use crate::options::submission::Submission;
-use crate::options::{CommandLine, Opt, Settled};
+use crate::options::{CommandLine, Opt, Settled, sets};
 use crate::place::Here;
 use crate::session::Session;
 use crate::zone;
@@ -60,10 +60,7 @@ const OPTIONS: &[PlanOpt] = &[
             Ok(())
         },
     ),
-    PlanOpt::flag("json", None, "print one JSON object", |args, _| {
-        args.json = true;
-        Ok(())
-    }),
+    PlanOpt::flag("json", None, "print one JSON object", sets!(Args.json)),
 ];
 
 pub(in crate::commands) const LINE: CommandLine<Args> = CommandLine {

@@ -20,7 +20,7 @@ use super::{ask_again, group, node};
 use crate::commands::called;
 use crate::error::Failure;
 use crate::options::submission::{Files, StepWishes};
-use crate::options::{CommandLine, Opt};
+use crate::options::{CommandLine, Opt, sets};
 use crate::session::Session;
 
 /// Capacity of the queue of events.
@@ -43,14 +43,8 @@ pub const LINE: CommandLine<Args> = CommandLine {
     about: "Shows what the tasks of a step that runs write from now on; its srun goes on to get it, too. Ctrl-C ends only this \
             command.",
     options: &[
-        Opt::flag("label", Some('l'), "prepend task number to lines of stdout/err", |args: &mut Args, _| {
-            args.label = true;
-            Ok(())
-        }),
-        Opt::flag("layout", None, "print where the tasks run, and nothing else", |args: &mut Args, _| {
-            args.layout = true;
-            Ok(())
-        }),
+        Opt::flag("label", Some('l'), "prepend task number to lines of stdout/err", sets!(Args.label)),
+        Opt::flag("layout", None, "print where the tasks run, and nothing else", sets!(Args.layout)),
         Opt::value(
             "output-filter",
             None,
@@ -77,15 +71,7 @@ pub const LINE: CommandLine<Args> = CommandLine {
         .without_effect("standard input stays with srun"),
         Opt::flag("pty", None, "take over the terminal of task zero", |_: &mut Args, _| Ok(()))
             .refused("a terminal belongs to its srun; srun --overlap --pty has one of its own"),
-        Opt::flag(
-            "quiet",
-            Some('Q'),
-            "quiet mode (suppress informational messages)",
-            |args: &mut Args, _| {
-                args.quiet = true;
-                Ok(())
-            },
-        ),
+        Opt::flag("quiet", Some('Q'), "quiet mode (suppress informational messages)", sets!(Args.quiet)),
         Opt::flag("verbose", Some('v'), "verbose mode", |_: &mut Args, _| Ok(()))
             .without_effect("there is nothing more to say"),
     ],

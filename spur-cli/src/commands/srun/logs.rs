@@ -15,7 +15,7 @@ use super::{ask_again, group, node};
 use crate::commands::called;
 use crate::commands::{query, watch};
 use crate::error::Failure;
-use crate::options::{CommandLine, Opt};
+use crate::options::{CommandLine, Opt, sets};
 use crate::session::Session;
 
 #[derive(Debug, Default)]
@@ -31,18 +31,12 @@ pub(in crate::commands) const LINE: CommandLine<Args> = CommandLine {
     about: "Shows what a batch job has written. While it runs its node reads the file, as the job's user; afterwards it is \
             read here.",
     options: &[
-        Opt::flag("follow", Some('f'), "go on until the job has ended", |args: &mut Args, _| {
-            args.follow = true;
-            Ok(())
-        }),
+        Opt::flag("follow", Some('f'), "go on until the job has ended", sets!(Args.follow)),
         Opt::flag(
             "stderr",
             Some('e'),
             "its standard error, where that has a file of its own",
-            |args: &mut Args, _| {
-                args.stderr = true;
-                Ok(())
-            },
+            sets!(Args.stderr),
         ),
     ],
     mask: 1,

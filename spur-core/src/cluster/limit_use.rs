@@ -18,7 +18,7 @@ type Case = (Arc<str>, Option<Arc<str>>);
 #[derive(Clone, Debug)]
 pub struct LimitUse {
     /// The limit.
-    pub rule: Rule,
+    pub rule: Arc<Rule>,
     /// The amount that counts against the limit now; `None` for a limit of one job, and if limits are not
     /// enforced.
     pub used: Option<u64>,

@@ -71,6 +71,6 @@ impl Wish {
         let split = tasks
             .filter(|tasks| count < tasks.len() as u64)
             .map(|tasks| tasks.iter().take(count as usize).collect());
-        Some(Wish { count, split, holders: rules.into_iter().map(|rule| rule.holder).collect() })
+        Some(Wish { count, split, holders: rules.iter().map(|rule| rule.holder.clone()).collect() })
     }
 }

@@ -1,8 +1,10 @@
 //! The planner's proposal: starts for now and, for every job it considered, when it starts and why not yet.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
+use crate::cluster::limits::Stop;
 use crate::id::{ArrayTaskId, Attempt, JobId, NodeId};
 pub use crate::model::alloc::StartPart;
 use crate::model::alloc::Why;
@@ -104,7 +106,7 @@ pub struct Waiting {
     pub reason: Reason,
     /// The sentence for the reason, without the planned start; empty where the word is enough.
     /// [`Waiting::sentence`] contains both.
-    pub detail: String,
+    pub detail: Detail,
     /// The planned start; `None` if it is not known.
     pub start: Option<Time>,
     /// The planned nodes in rank order; empty if they are not known.
@@ -113,6 +115,37 @@ pub struct Waiting {
     pub place: Option<Arc<str>>,
     /// The job whose end makes the planned start possible, if there is one.
     pub after: Option<JobId>,
+}
+
+/// The sentence for the reason why a job waits.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Detail {
+    /// A sentence; empty where the reason's word is enough.
+    Text(String),
+    /// The limit that stops the job. A pass may stop thousands of jobs and few of their sentences are read,
+    /// so each sentence is written only when it is read.
+    Limit(Stop),
+}
+
+impl Default for Detail {
+    fn default() -> Self {
+        Self::Text(String::new())
+    }
+}
+
+impl From<String> for Detail {
+    fn from(sentence: String) -> Self {
+        Self::Text(sentence)
+    }
+}
+
+impl fmt::Display for Detail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(sentence) => f.write_str(sentence),
+            Self::Limit(stop) => stop.fmt(f),
+        }
+    }
 }
 
 impl Waiting {
@@ -126,11 +159,12 @@ impl Waiting {
     /// time in the reader's form: a date, or seconds from the start of a simulation.
     #[must_use]
     pub fn sentence(&self, render: impl Fn(Time) -> String) -> String {
-        let Some(start) = self.start else { return self.detail.clone() };
+        let detail = self.detail.to_string();
+        let Some(start) = self.start else { return detail };
         let place = self.place.as_ref().map_or_else(String::new, |place| format!(" in {place}"));
         let after = self.after.map_or_else(String::new, |job| format!(" when job {job} ends"));
-        let gap = if self.detail.is_empty() { "" } else { "; " };
-        format!("{}{gap}earliest {}{place}{after}", self.detail, render(start))
+        let gap = if detail.is_empty() { "" } else { "; " };
+        format!("{detail}{gap}earliest {}{place}{after}", render(start))
     }
 }
 

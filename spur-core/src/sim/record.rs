@@ -91,7 +91,7 @@ impl Record {
             let pending = cluster.jobs().pending().map(|job| job.id);
             let left_out: Vec<JobId> = pending.filter(|id| !looked_at.contains(id) && !is_told(id)).collect();
             for job in left_out {
-                let detail = LEFT_OUT.to_owned();
+                let detail = LEFT_OUT.to_owned().into();
                 self.wait(cluster, &Waiting { reason: Reason::Priority, detail, ..Waiting::of(job) }, &name);
             }
         }

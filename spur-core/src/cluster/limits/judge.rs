@@ -1,6 +1,7 @@
 //! The comparison of a job with its limits, for any source of the sums that limits count.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::super::counters::{Counters, Tally};
 use super::super::holder::Holder;
@@ -184,7 +185,7 @@ impl<S: Sums> Judge<'_, S> {
     /// The stop if a limit leaves too little for `jobs` jobs like the one that is asked about; `None` if it
     /// leaves enough.
     #[must_use]
-    pub fn over(&self, rule: &Rule, asked: &Asked<'_>, jobs: u64) -> Option<Stop> {
+    pub fn over(&self, rule: &Arc<Rule>, asked: &Asked<'_>, jobs: u64) -> Option<Stop> {
         if asked.spec.exempt().any(|exempt| exempt.lifts(rule.kind, rule.tres.as_ref())) {
             return None;
         }
@@ -202,7 +203,13 @@ impl<S: Sums> Judge<'_, S> {
     }
 
     /// The stop if a limit of resources leaves too little for a job.
-    fn over_tres(&self, rule: &Rule, kind: LimitKind, tres: &TresKind, asked: &Asked<'_>) -> Option<Stop> {
+    fn over_tres(
+        &self,
+        rule: &Arc<Rule>,
+        kind: LimitKind,
+        tres: &TresKind,
+        asked: &Asked<'_>,
+    ) -> Option<Stop> {
         let (wants, most) = (asked.amounts.all.rate(tres), Rate::whole(rule.most));
         let promises = Amount::of(wants, asked.limit.seconds().unwrap_or(u64::MAX));
         let most_seconds = Amount::of(most, 60);

@@ -71,7 +71,7 @@ pub struct Starter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stop {
     /// Limit that stops the job.
-    pub rule: Rule,
+    pub rule: Arc<Rule>,
     /// Amount of the limit that is used; 0 for a limit of one job.
     pub used: u64,
     /// Amount that the job asks for.
@@ -82,8 +82,8 @@ pub struct Stop {
 
 impl Stop {
     /// The stop by a limit, with the amount that is used and the amount that the job asks for.
-    fn of(rule: &Rule, used: u64, asked: u64) -> Self {
-        Self { rule: rule.clone(), used, asked, planned: false }
+    fn of(rule: &Arc<Rule>, used: u64, asked: u64) -> Self {
+        Self { rule: Arc::clone(rule), used, asked, planned: false }
     }
 
     /// Slurm's word for the limit.
@@ -95,7 +95,7 @@ impl Stop {
 
 impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Rule { kind, tres, most, setter, .. } = &self.rule;
+        let Rule { kind, tres, most, setter, .. } = &*self.rule;
         let amount = |amount: u64| match (tres, kind.is_of_minutes()) {
             (Some(TresKind::Mem), false) => MemoryMb(amount).to_string(),
             _ => amount.to_string(),
@@ -164,7 +164,7 @@ impl Cluster {
     /// The limits on the number of jobs that gain age, for a job in the first of its partitions; empty if
     /// there are none.
     #[must_use]
-    pub fn accrual_rules(&self, spec: &JobSpec) -> Vec<Rule> {
+    pub fn accrual_rules(&self, spec: &JobSpec) -> Vec<Arc<Rule>> {
         let first = spec.partitions.first().filter(|_| self.limits_accrual());
         first.map_or_else(Vec::new, |partition| self.rules(spec, partition).accrual)
     }

@@ -1,13 +1,52 @@
 //! Slurm's reason words for limits that keep jobs waiting. Their forms are not regular.
 
+use std::sync::LazyLock;
+
 use crate::model::accounts::LimitKind;
 use crate::model::reason::Reason;
 use crate::text::tres::TresKind;
+
+/// Number of columns of [`REASONS`] for one kind of limit: for no resource and for each class of resources.
+const CLASSES: usize = 7;
+
+/// The reasons by kind of limit, class of resource, and owner (association, QOS). A pass needs the reason of
+/// every job that a limit stops, and building the word costs more than judging the job.
+static REASONS: LazyLock<Vec<[[Reason; 2]; CLASSES]>> = LazyLock::new(|| {
+    let gres = TresKind::Gres { name: String::new(), kind: None };
+    let license = TresKind::License(String::new());
+    let resources = [TresKind::Cpu, TresKind::Mem, TresKind::Node, TresKind::Billing, gres, license];
+    let of_kind = |kind: &LimitKind| {
+        let mut reasons = [[Reason::None; 2]; CLASSES];
+        for tres in std::iter::once(None).chain(resources.iter().map(Some)) {
+            reasons[class(tres)] = [false, true].map(|of_qos| spelled(*kind, tres, of_qos));
+        }
+        reasons
+    };
+    LimitKind::ALL.iter().map(of_kind).collect()
+});
 
 /// The reason of a job that a limit of a QOS or an association stops; the default reason if Slurm has no
 /// word.
 #[must_use]
 pub fn reason(kind: LimitKind, tres: Option<&TresKind>, of_qos: bool) -> Reason {
+    REASONS[kind as usize][class(tres)][usize::from(of_qos)]
+}
+
+/// The column of a resource in [`REASONS`].
+fn class(tres: Option<&TresKind>) -> usize {
+    match tres {
+        None => 0,
+        Some(TresKind::Cpu) => 1,
+        Some(TresKind::Mem) => 2,
+        Some(TresKind::Node) => 3,
+        Some(TresKind::Billing) => 4,
+        Some(TresKind::Gres { .. }) => 5,
+        Some(TresKind::License(_)) => 6,
+    }
+}
+
+/// The reason whose word is that of the limit; the default reason if Slurm has no word.
+fn spelled(kind: LimitKind, tres: Option<&TresKind>, of_qos: bool) -> Reason {
     let word = tres.map_or_else(|| counts(kind, of_qos), |tres| amounts(kind, tres, of_qos));
     Reason::named(&word).unwrap_or_default()
 }

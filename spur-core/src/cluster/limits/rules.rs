@@ -131,11 +131,11 @@ pub struct Rule {
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     /// The limits that a start is judged by.
-    pub start: Vec<Rule>,
+    pub start: Vec<Arc<Rule>>,
     /// The limits that a submission is judged by.
-    pub submit: Vec<Rule>,
+    pub submit: Vec<Arc<Rule>>,
     /// The limits on the number of pending jobs that gain priority by age.
-    pub accrual: Vec<Rule>,
+    pub accrual: Vec<Arc<Rule>>,
     /// True if a submission that exceeds any limit by itself is refused: one of the job's QOS has
     /// `DenyOnLimit`, or the job has no QOS.
     pub strict: bool,
@@ -221,7 +221,7 @@ impl Sources<'_> {
     }
 
     /// The limits of these kinds, stage by stage; in each stage those of QOS come first.
-    fn rules(&self, of_qos: &[&[LimitKind]], of_associations: &[&[LimitKind]]) -> Vec<Rule> {
+    fn rules(&self, of_qos: &[&[LimitKind]], of_associations: &[&[LimitKind]]) -> Vec<Arc<Rule>> {
         let mut rules = Vec::new();
         for (of_qos, of_associations) in of_qos.iter().zip(of_associations) {
             // The first QOS that sets a limit wins.
@@ -246,7 +246,7 @@ impl Sources<'_> {
                 }
             }
         }
-        rules
+        rules.into_iter().map(Arc::new).collect()
     }
 
     fn of_qos<'a>(&'a self, qos: &'a Arc<Qos>, kinds: &'a [LimitKind]) -> impl Iterator<Item = Rule> + 'a {

@@ -52,7 +52,7 @@ impl<S: Space> Walk<S> {
             && known.is_empty()
             && prospects.iter().flat_map(|of| of.iter()).any(|own| self.reserves(own));
         if let Some(stop) = self.stopped_together(candidate, reserves || !known.is_empty()) {
-            self.stop(candidate, &stop);
+            self.stop(candidate, stop);
             return;
         }
         let strict = self.backfill == Backfill::None && !reserves && known.is_empty();

@@ -166,7 +166,7 @@ impl<S: Space> Walk<S> {
         let waiting = components.map(|(component, Turn { nomination, .. })| Waiting {
             priority: candidate.priority,
             reason: Reason::Preempting,
-            detail: nomination.detail.to_string(),
+            detail: nomination.detail.to_string().into(),
             start: waits_for.map(|(end, _)| end),
             nodes: nomination.nodes().collect(),
             place: nomination.place.clone(),
@@ -355,7 +355,7 @@ impl<S: Space> Walk<S> {
             let waiting = Waiting {
                 priority: candidate.priority,
                 reason: Reason::Preempting,
-                detail: detail.clone(),
+                detail: detail.clone().into(),
                 start: Some(way.gone.max(self.now)),
                 nodes: start.parts.iter().map(|part| part.node).collect(),
                 place: place.clone(),

@@ -12,7 +12,7 @@ use crate::model::reason::Reason;
 use crate::model::reservation::{Flag, Reservation as Site};
 use crate::sched::explain;
 use crate::sched::feasible;
-use crate::sched::plan::{RESERVED, Waiting};
+use crate::sched::plan::{Detail, RESERVED, Waiting};
 use crate::sched::planned_starts::Reservation;
 use crate::sched::prospect::{self, Prospect, Prospects};
 use crate::sched::queue::{self, Candidate, Queued};
@@ -232,12 +232,13 @@ impl<S: Space> Walk<S> {
         &mut self,
         candidate: &Queued,
         reason: Reason,
-        detail: String,
+        detail: impl Into<Detail>,
         planned: impl IntoIterator<Item = Planned>,
     ) {
         let job = candidate.attempt.job;
         let (priority, mut planned) = (candidate.priority, planned.into_iter());
-        let mut next = |component: &Candidate, detail: String| {
+        let detail: Detail = detail.into();
+        let mut next = |component: &Candidate, detail: Detail| {
             let said = |Planned { made, said }| (Some(made), said);
             let (made, said) = planned.next().map_or((None, Waiting::of(component.attempt.job)), said);
             (made, Waiting { priority, reason, detail, ..said })

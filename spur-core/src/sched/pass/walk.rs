@@ -10,7 +10,7 @@ use crate::model::config::Backfill;
 use crate::model::reason::Reason;
 use crate::sched::explain;
 use crate::sched::inventory::Inventory;
-use crate::sched::plan::{Plan, Start};
+use crate::sched::plan::{Detail, Plan, Start};
 use crate::sched::planned_starts::{Reservation, Reservations};
 use crate::sched::prospect::{EligibleSets, Prospect, Prospects};
 use crate::sched::queue::limited::ChoiceLimits;
@@ -158,7 +158,7 @@ impl<S: Space> Walk<S> {
             stopped.map_or_else(|| self.find_within_limits(&candidate, &prospects, known.is_some()), Err);
         let found = match found {
             Ok(found) => found,
-            Err(stop) => return self.stop(&candidate, &stop),
+            Err(stop) => return self.stop(&candidate, *stop),
         };
         let may_clear = candidate.waits == 0 && matches!(found, Earliest::Later(..) | Earliest::Never);
         let waited = match found {
@@ -169,7 +169,7 @@ impl<S: Space> Walk<S> {
             _ if may_clear && self.clears_the_way(&candidate, own) => false,
             found => {
                 if let Some(stop) = self.take_stop(&candidate) {
-                    return self.stop(&candidate, &stop);
+                    return self.stop(&candidate, stop);
                 }
                 let known = known.into_iter().collect();
                 let is_found = matches!(found, Earliest::Later(..));
@@ -191,9 +191,9 @@ impl<S: Space> Walk<S> {
     }
 
     /// Notes that a limit stops a job, with all remaining tasks of an array.
-    pub(super) fn stop(&mut self, candidate: &Queued, stop: &Stop) -> Option<Queued> {
+    pub(super) fn stop(&mut self, candidate: &Queued, stop: Stop) -> Option<Queued> {
         if !candidate.told {
-            self.wait(candidate, stop.reason(), stop.to_string(), None);
+            self.wait(candidate, stop.reason(), Detail::Limit(stop), None);
         }
         None
     }

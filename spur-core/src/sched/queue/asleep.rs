@@ -4,31 +4,40 @@
 //! A limit that leaves too little for a job leaves too little for every job that asks for no less. So a quick
 //! pass looks at the first job of each group only, and at the next one if the first is not stopped any more.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use crate::cluster::Holder;
 use crate::cluster::limits::Rule;
 use crate::id::JobId;
-use crate::model::accounts::LimitKind;
-use crate::text::tres::TresKind;
 
 use super::chunks::Key;
 
-/// The identity of a limit that stops jobs: its holder, kind, resource and value.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Lane {
-    holder: Holder,
-    kind: LimitKind,
-    tres: Option<TresKind>,
-    most: u64,
-}
+/// A limit that stops jobs. Limits with equal holder, kind, resource and value are one lane.
+#[derive(Clone, Debug)]
+pub(crate) struct Lane(pub(crate) Arc<Rule>);
 
-impl Lane {
-    /// The lane of a limit.
-    pub(crate) fn of(rule: &Rule) -> Self {
-        Self { holder: rule.holder.clone(), kind: rule.kind, tres: rule.tres.clone(), most: rule.most }
+impl Ord for Lane {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let (one, other) = (&*self.0, &*other.0);
+        let by_value = || (one.kind, one.most).cmp(&(other.kind, other.most));
+        one.holder.cmp(&other.holder).then_with(by_value).then_with(|| one.tres.cmp(&other.tres))
     }
 }
+
+impl PartialOrd for Lane {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Lane {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Lane {}
 
 /// A limit, and the amount that jobs ask for; `None` for jobs that exceed a limit by themselves, whatever
 /// runs.

@@ -595,7 +595,7 @@ fn row_by_length(standing: &Standing) -> Row {
 }
 
 fn aside(job: JobId, (reason, detail): &Obstacle) -> Waiting {
-    Waiting { reason: *reason, detail: detail.clone(), ..Waiting::of(job) }
+    Waiting { reason: *reason, detail: detail.clone().into(), ..Waiting::of(job) }
 }
 
 /// The times after which waiting alone changes a job.

@@ -424,7 +424,7 @@ fn a_limit_applies_where_it_is_first_set() {
         let (account, qos) = (Some("chem".into()), qos.map(Into::into));
         let spec =
             JobSpec { account, qos, ..JobSpec::plain("j".into(), caller(user).owner, Shape::default()) };
-        let said = |rule: &Rule| {
+        let said = |rule: &Arc<Rule>| {
             let tres = rule.tres.as_ref().map(|tres| format!("{tres} ")).unwrap_or_default();
             format!("{} {tres}{} of {}", rule.kind.short_name(), rule.most, rule.setter)
         };

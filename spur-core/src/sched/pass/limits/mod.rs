@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::cluster::Cluster;
 use crate::cluster::limits::{Asked, Rules, Stop};
 use crate::cluster::tres::{self, Amounts, Count, Devices, Held, Tariff};
@@ -141,13 +143,13 @@ impl Closed {
     /// True if the limit `over` has stopped a job that comes before a place in the queue and asks for no
     /// more. False for a job that exceeds the limit by itself.
     fn stops_over(&self, over: &Over, key: Key) -> bool {
-        over.wants.is_some_and(|wants| self.stops(&Lane::of(&over.stop.rule), wants, key))
+        over.wants.is_some_and(|wants| self.stops(&over.lane(), wants, key))
     }
 
     /// Notes that a limit has stopped a job at a place in the queue.
     fn close(&mut self, over: &Over, key: Key) {
         if let Some(wants) = over.wants.filter(|_| !over.stop.planned) {
-            let first = self.0.entry(Lane::of(&over.stop.rule)).or_default();
+            let first = self.0.entry(over.lane()).or_default();
             let first = first.entry(wants).or_insert(key);
             *first = key.min(*first);
         }
@@ -205,7 +207,7 @@ impl<S: Space> Walk<S> {
     /// Notes that the job that is looked at waits for the limit that stopped it.
     pub(super) fn stop_noted(&mut self, candidate: &Queued) {
         if let Some(stop) = self.take_stop(candidate) {
-            self.stop(candidate, &stop);
+            self.stop(candidate, stop);
         }
     }
 
@@ -223,7 +225,7 @@ impl<S: Space> Walk<S> {
     /// unless the limit has stopped an earlier job that asks for no more.
     pub(super) fn stopped(&mut self, candidate: &Queued, own: &[Prospect], has_later: bool) -> Option<Stop> {
         self.limits.as_ref()?;
-        let (mut first, mut groups): (Option<Over>, Vec<Group>) = (None, Vec::new());
+        let (mut first, mut groups): (Option<Over>, SmallVec<[Group; 1]>) = (None, SmallVec::new());
         for choice in 0..candidate.choices.len() {
             let Some(over) = self.over_at_least(candidate, choice) else { continue };
             let partition = candidate.choices[choice].0;
@@ -235,7 +237,7 @@ impl<S: Space> Walk<S> {
             let is_closed = || !has_later && limits.closed.stops_over(&over, candidate.key);
             if !over.passing || !may_wait || is_closed() {
                 limits.barred.push(partition);
-                groups.push(over.wants.map(|wants| (Lane::of(&over.stop.rule), wants)));
+                groups.push(over.wants.map(|wants| (over.lane(), wants)));
                 first = first.or(Some(over));
             } else if !has_later {
                 limits.lacks.get_or_insert(over);

@@ -18,6 +18,7 @@ use crate::id::JobId;
 use crate::model::accounts::LimitKind;
 use crate::model::accounts::usage::{Amount, Rate};
 use crate::sched::planned_starts::Turn;
+use crate::sched::queue::asleep::Lane;
 use crate::sched::timeline::step_function::StepFunction;
 use crate::text::time::Time;
 use crate::text::tres::TresKind;
@@ -172,6 +173,13 @@ pub(super) struct Over {
     pub(super) wants: Option<u128>,
 }
 
+impl Over {
+    /// The lane of the limit.
+    pub(super) fn lane(&self) -> Lane {
+        Lane(Arc::clone(&self.stop.rule))
+    }
+}
+
 /// The counters of all limits in a pass, with the starts that the pass proposes and plans.
 #[derive(Debug)]
 pub(super) struct Room {
@@ -268,8 +276,11 @@ impl Room {
         first
     }
 
-    fn over_rule(&mut self, (rule, at): (&Rule, usize), wants: u128, ask: &Ask<'_>) -> Option<Over> {
+    fn over_rule(&mut self, (rule, at): (&Arc<Rule>, usize), wants: u128, ask: &Ask<'_>) -> Option<Over> {
         let counts_running = rule.kind.counts_running();
+        if counts_running && wants == 0 {
+            return None;
+        }
         let counter = &self.counters[at];
         let (more, promised, less) = ask.others(rule, counter, &self.running);
         let most = counter.counts.as_ref().map_or(u128::from(rule.most), |_| Rate::whole(rule.most).0);
@@ -283,6 +294,9 @@ impl Room {
             used = (self.most_used(at, rule, ask.from, ask.to) + more).saturating_sub(less);
         } else if rule.kind.counts_use() {
             self.look_up(at, rule);
+        }
+        if counts_running && used + wants <= most {
+            return None;
         }
         let sum = Sum { counter: &self.counters[at], running: used, beside: promised };
         let stop = Judge { sums: &sum, safe: self.safe }.over(rule, &ask.asked, 1)?;

@@ -1,6 +1,5 @@
 //! The limits that apply to the jobs of a user in an account and a QOS, in Slurm's order of precedence.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -156,6 +155,8 @@ struct Sources<'a> {
     qos: Vec<&'a Arc<Qos>>,
     /// The association of the job and all above it.
     chain: Vec<&'a Arc<Association>>,
+    /// The limits of the association of the job, inherited ones included.
+    resolved: Limits,
     user: &'a Arc<str>,
     /// The factor by which TRES limits of associations are multiplied (`LimitFactor`).
     factor: Option<f64>,
@@ -165,20 +166,9 @@ impl Rules {
     /// The limits for the jobs of a user.
     #[must_use]
     pub fn new(cluster: &Cluster, charged: Charged, user: &Arc<str>) -> Self {
-        let tree = &**cluster.accounts();
-        let own = charged.qos.and_then(|number| tree.qos_numbered(number));
-        let of_partition = charged.partition_qos.and_then(|number| tree.qos_numbered(number));
-        let goes_first = own.is_some_and(|own| own.flags.contains(&QosFlag::OverPartQOS));
-        let mut qos: Vec<&Arc<Qos>> = of_partition.into_iter().chain(own).collect();
-        if goes_first {
-            qos.reverse();
-        }
-        qos.dedup_by_key(|qos| qos.id);
-        let association = charged.association.and_then(|id| tree.association(id));
-        let chain = association.map_or_else(Vec::new, |own| tree.chain(own).collect());
-        let strict = own.is_none() || qos.iter().any(|qos| qos.flags.contains(&QosFlag::DenyOnLimit));
-        let factor = own.and_then(|own| own.limit_factor);
-        let sources = Sources { cluster, tree, qos, chain, user, factor };
+        let sources = Sources::new(cluster, charged, user);
+        let own = charged.qos.and_then(|number| sources.tree.qos_numbered(number));
+        let strict = own.is_none() || sources.qos.iter().any(|qos| qos.flags.contains(&QosFlag::DenyOnLimit));
         let start = sources.rules(&IN_QOS, &IN_ASSOCIATIONS);
         Self {
             limit_nodes: start.iter().any(|rule| rule.kind == MaxTresPerNode),
@@ -187,8 +177,16 @@ impl Rules {
             accrual: sources.rules(&ON_ACCRUAL, &OF_ASSOCIATIONS_ON_ACCRUAL),
             strict,
             least_priority: sources.least_priority(),
-            holders: Holder::of(tree, charged, user),
+            holders: Holder::of(sources.tree, charged, user),
         }
+    }
+
+    /// The longest time limit in minutes that the limits allow the jobs of a user; `None` without such a
+    /// limit.
+    #[must_use]
+    pub fn most_minutes(cluster: &Cluster, charged: Charged, user: &Arc<str>) -> Option<u64> {
+        let rules = Sources::new(cluster, charged, user).rules(&[&[MaxWall]], &[&[MaxWall]]);
+        rules.first().map(|rule| rule.most)
     }
 }
 
@@ -213,7 +211,24 @@ fn values(limits: &Limits, kind: LimitKind) -> Vec<(Option<TresKind>, u64)> {
     }
 }
 
-impl Sources<'_> {
+impl<'a> Sources<'a> {
+    fn new(cluster: &'a Cluster, charged: Charged, user: &'a Arc<str>) -> Self {
+        let tree = &**cluster.accounts();
+        let own = charged.qos.and_then(|number| tree.qos_numbered(number));
+        let of_partition = charged.partition_qos.and_then(|number| tree.qos_numbered(number));
+        let goes_first = own.is_some_and(|own| own.flags.contains(&QosFlag::OverPartQOS));
+        let mut qos: Vec<&Arc<Qos>> = of_partition.into_iter().chain(own).collect();
+        if goes_first {
+            qos.reverse();
+        }
+        qos.dedup_by_key(|qos| qos.id);
+        let association = charged.association.and_then(|id| tree.association(id));
+        let chain = association.map_or_else(Vec::new, |own| tree.chain(own).collect());
+        let resolved = association.map(|own| tree.limits_of(own)).unwrap_or_default();
+        let factor = own.and_then(|own| own.limit_factor);
+        Self { cluster, tree, qos, chain, resolved, user, factor }
+    }
+
     fn least_priority(&self) -> Option<u64> {
         let of_qos = self.qos.iter().find_map(|qos| qos.limits.number(MinPrioThreshold));
         let of_association = || self.chain.iter().find_map(|own| own.limits.number(MinPrioThreshold));
@@ -222,34 +237,37 @@ impl Sources<'_> {
 
     /// The limits of these kinds, stage by stage; in each stage those of QOS come first.
     fn rules(&self, of_qos: &[&[LimitKind]], of_associations: &[&[LimitKind]]) -> Vec<Arc<Rule>> {
-        let mut rules = Vec::new();
+        let mut rules: Vec<Arc<Rule>> = Vec::new();
         for (of_qos, of_associations) in of_qos.iter().zip(of_associations) {
-            // The first QOS that sets a limit wins.
-            let mut set: BTreeSet<(LimitKind, Option<TresKind>)> = BTreeSet::new();
+            let stage = rules.len();
             for qos in &self.qos {
-                let own: Vec<Rule> = self.of_qos(qos, of_qos).collect();
-                let new = own.iter().filter(|rule| !set.contains(&(rule.kind, rule.tres.clone())));
-                let new: Vec<Rule> = new.cloned().collect();
-                set.extend(new.iter().map(|rule| (rule.kind, rule.tres.clone())));
-                rules.extend(new);
+                let others = rules.len();
+                for rule in self.of_qos(qos, of_qos) {
+                    let is_it = |set: &Arc<Rule>| (set.kind, &set.tres) == (rule.kind, &rule.tres);
+                    // The first QOS that sets a limit wins.
+                    if !rules[stage..others].iter().any(is_it) {
+                        rules.push(Arc::new(rule));
+                    }
+                }
             }
-            let set: BTreeSet<(LimitKind, Option<TresKind>)> =
-                set.into_iter().map(|(kind, tres)| (alike(kind), tres)).collect();
-            let resolved = self.chain.first().map(|own| self.tree.limits_of(own)).unwrap_or_default();
+            let by_qos = stage..rules.len();
             for (level, association) in self.chain.iter().enumerate() {
-                let limits = if level == 0 { &resolved } else { &association.limits };
+                let limits = if level == 0 { &self.resolved } else { &association.limits };
                 let applies = |kind: &&LimitKind| level == 0 || !kind.inherits();
                 for kind in of_associations.iter().filter(applies) {
-                    let values = values(limits, *kind).into_iter();
-                    let values = values.filter(|(tres, _)| !set.contains(&(*kind, tres.clone())));
-                    rules.extend(values.map(|value| self.of_association(association, *kind, value)));
+                    for (tres, most) in values(limits, *kind) {
+                        let is_it = |set: &Arc<Rule>| alike(set.kind) == *kind && set.tres == tres;
+                        if !rules[by_qos.clone()].iter().any(is_it) {
+                            rules.push(Arc::new(self.of_association(association, *kind, (tres, most))));
+                        }
+                    }
                 }
             }
         }
-        rules.into_iter().map(Arc::new).collect()
+        rules
     }
 
-    fn of_qos<'a>(&'a self, qos: &'a Arc<Qos>, kinds: &'a [LimitKind]) -> impl Iterator<Item = Rule> + 'a {
+    fn of_qos<'s>(&'s self, qos: &'s Arc<Qos>, kinds: &'s [LimitKind]) -> impl Iterator<Item = Rule> + 's {
         let account = self.chain.first().map(|own| &own.account);
         let values =
             kinds.iter().flat_map(|kind| values(&qos.limits, *kind).into_iter().map(|of| (*kind, of)));

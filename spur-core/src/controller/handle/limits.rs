@@ -8,8 +8,8 @@ use crate::cluster::limits::{Asked, Judge, Rules, Running, Started, Stop};
 use crate::cluster::tres::Tariff;
 use crate::cluster::{Cluster, Partition};
 use crate::id::JobId;
+use crate::model::accounts::Qos;
 use crate::model::accounts::qos::QosFlag;
-use crate::model::accounts::{LimitKind, Qos};
 use crate::model::config::AccountingEnforce;
 use crate::model::job::{Job, JobSpec};
 use crate::sched::request;
@@ -106,7 +106,7 @@ pub(super) fn most_time(cluster: &Cluster, spec: &JobSpec, partitions: &[&Partit
         let qos = cluster.policy().qos_of(spec.qos.as_deref());
         return qos.and_then(|qos| qos.max_wall).unwrap_or(TimeLimit::Unlimited);
     };
-    let rules = rules(cluster, spec, first);
-    let wall = rules.start.iter().find(|rule| rule.kind == LimitKind::MaxWall);
-    wall.map_or(TimeLimit::Unlimited, |rule| TimeLimit::Seconds(rule.most.saturating_mul(60)))
+    let charged = cluster.charged_in(spec, first.name());
+    let minutes = Rules::most_minutes(cluster, charged, &spec.owner.user);
+    minutes.map_or(TimeLimit::Unlimited, |minutes| TimeLimit::Seconds(minutes.saturating_mul(60)))
 }

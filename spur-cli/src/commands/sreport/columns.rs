@@ -4,11 +4,13 @@ use super::amount::Unit;
 use crate::format::Show;
 use crate::format::report::Column;
 
-/// Usage of a user in an account, in seconds of one resource; without a user, usage of the account.
+/// Usage of a user in an account or with a wckey, in seconds of one resource; without a user, usage of the
+/// account or the wckey.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Used {
     pub(super) cluster: String,
     pub(super) account: String,
+    pub(super) wckey: String,
     pub(super) login: String,
     pub(super) proper: String,
     pub(super) tres: String,
@@ -16,6 +18,16 @@ pub(super) struct Used {
     /// Printed amount, and energy, which is never known.
     pub(super) shown: String,
     pub(super) energy: String,
+}
+
+/// The names of a line: user, account and wckey.
+pub(super) type UserAndGroup = (String, String, String);
+
+impl Used {
+    /// Returns the names of the line.
+    pub(super) fn user_and_group(&self) -> UserAndGroup {
+        (self.login.clone(), self.account.clone(), self.wckey.clone())
+    }
 }
 
 /// Utilization of one resource of the cluster, as printed.
@@ -62,11 +74,12 @@ pub(super) const UTILIZATION: [Column<Utilization>; 9] = [
     amounts("Reported", "Reported", |row, _| row.reported.clone()),
 ];
 
-pub(super) const USED: [Column<Used>; 7] = [
+pub(super) const USED: [Column<Used>; 8] = [
     Column { name: "Cluster", header: "Cluster", width: 9, text: |row, _| row.cluster.clone() },
     Column { name: "Account", header: "Account", width: 15, text: |row, _| row.account.clone() },
     Column { name: "Login", header: "Login", width: 9, text: |row, _| row.login.clone() },
     Column { name: "Proper", header: "Proper Name", width: 15, text: |row, _| row.proper.clone() },
+    Column { name: "WCKey", header: "WCKey", width: 15, text: |row, _| row.wckey.clone() },
     Column { name: "TRESName", header: "TRES Name", width: 14, text: |row, _| row.tres.clone() },
     amounts("Used", "Used", |row, _| row.shown.clone()),
     amounts("Energy", "Energy", |row, _| row.energy.clone()),

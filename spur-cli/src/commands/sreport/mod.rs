@@ -3,13 +3,13 @@
 mod amount;
 mod columns;
 mod sizes;
+mod used;
 
 use std::collections::BTreeMap;
 use std::io::Write;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use nix::unistd::User;
 use spur_core::text::time::When;
 use spur_core::text::tres::{Tres, TresKind};
 use spur_proto::client::Controller;
@@ -17,7 +17,7 @@ use spur_proto::v1::accounts_row::Row as Record;
 use spur_proto::v1::{AccountingRow, ListAccountingRequest, ListAccountsRequest, Reservation};
 
 use amount::{Unit, held};
-use columns::{RESERVED, Reserved, USED, UTILIZATION, Used, Utilization, widened};
+use columns::{RESERVED, Reserved, USED, UTILIZATION, Utilization, widened};
 use sizes::{By, Sizes};
 
 use super::moment::past_moment;
@@ -92,9 +92,9 @@ const OPTIONS: &[SettingsOpt] = &[
 pub const LINE: CommandLine<Settings> = CommandLine {
     name: "sreport",
     synopsis: "[OPTIONS] cluster|user|job|reservation REPORT [Start=TIME] [End=TIME] [Format=FIELDS]",
-    about: "Shows what was used: cluster Utilization, AccountUtilizationByUser, UserUtilizationByAccount; user TopUsage; \
-            job SizesByAccount, SizesByAccountAndWcKey, SizesByWckey; reservation Utilization. From yesterday's midnight \
-            to today's, if nothing else is said.",
+    about: "Shows what was used: cluster Utilization, AccountUtilizationByUser, UserUtilizationByAccount, \
+            UserUtilizationByWckey, WCKeyUtilizationByUser; user TopUsage; job SizesByAccount, SizesByAccountAndWcKey, \
+            SizesByWckey; reservation Utilization. From yesterday's midnight to today's, if nothing else is said.",
     options: OPTIONS,
     mask: 1,
     env_prefixes: &[],
@@ -107,6 +107,8 @@ enum Kind {
     Utilization,
     AccountByUser,
     UserByAccount,
+    UserByWcKey,
+    WcKeyByUser,
     TopUsage,
     Sizes(By),
     Reservations,
@@ -122,7 +124,9 @@ const KINDS: [(&str, Reports); 4] = [
         &[
             ("AccountUtilizationByUser", Kind::AccountByUser),
             ("UserUtilizationByAccount", Kind::UserByAccount),
+            ("UserUtilizationByWckey", Kind::UserByWcKey),
             ("Utilization", Kind::Utilization),
+            ("WCKeyUtilizationByUser", Kind::WcKeyByUser),
         ],
     ),
     ("user", &[("TopUsage", Kind::TopUsage)]),
@@ -162,6 +166,8 @@ impl Kind {
             Kind::Utilization => "Cluster Utilization",
             Kind::AccountByUser => "Cluster/Account/User Utilization",
             Kind::UserByAccount => "Cluster/User/Account Utilization",
+            Kind::UserByWcKey => "Cluster/User/WCKey Utilization",
+            Kind::WcKeyByUser => "Cluster/WCKey/User Utilization",
             Kind::TopUsage => "Top 10 Users",
             Kind::Sizes(_) => "Job Sizes",
             Kind::Reservations => "Reservation Utilization",
@@ -177,6 +183,10 @@ impl Kind {
             (Kind::AccountByUser, true) => "cluster,account,login,proper,tresname,used",
             (Kind::UserByAccount | Kind::TopUsage, false) => "cluster,login,proper,account,used,energy",
             (Kind::UserByAccount | Kind::TopUsage, true) => "cluster,login,proper,account,tresname,used",
+            (Kind::UserByWcKey, false) => "cluster,login,proper,wckey,used",
+            (Kind::UserByWcKey, true) => "cluster,login,proper,wckey,tresname,used",
+            (Kind::WcKeyByUser, false) => "cluster,wckey,login,proper,used",
+            (Kind::WcKeyByUser, true) => "cluster,wckey,login,proper,tresname,used",
             (Kind::Sizes(_) | Kind::Reservations, _) => "cluster,name,start,end,tresname,allocated,idle",
         }
     }
@@ -191,6 +201,7 @@ struct Conditions {
     users: Vec<String>,
     accounts: Vec<String>,
     names: Vec<String>,
+    wckeys: Vec<String>,
     top: Option<usize>,
     /// Lower bounds of the groups of sizes, ascending.
     grouping: Vec<u64>,
@@ -213,6 +224,7 @@ fn conditions(words: &[String]) -> Result<Conditions, Failure> {
             "users" | "user" => found.users.extend(query::list(value)),
             "accounts" | "account" => found.accounts.extend(query::list(value)),
             "names" | "name" => found.names.extend(query::list(value)),
+            "wckeys" | "wckey" => found.wckeys.extend(query::list(value)),
             "topcount" => {
                 let count = value.parse().map_err(|_| Failure::new(format!("{word}: not a number")))?;
                 found.top = Some(count);
@@ -374,7 +386,8 @@ async fn rows(
     }
     query::warn_of_purge(session, pages.iter().find_map(|page| page.complete_from), show);
     let mut rows: Vec<AccountingRow> = pages.into_iter().flat_map(|page| page.rows).collect();
-    rows.retain(|row| row.step_id.is_empty());
+    let is_of = |row: &AccountingRow| asked.wckeys.is_empty() || asked.wckeys.contains(&row.wckey);
+    rows.retain(|row| row.step_id.is_empty() && is_of(row));
     Ok(rows)
 }
 
@@ -541,95 +554,6 @@ impl Facts {
         }
         all
     }
-
-    /// Returns an account and its ancestors in the tree.
-    fn chain<'a>(&'a self, account: &'a str) -> Vec<&'a str> {
-        let mut chain = vec![account];
-        let mut next = account;
-        while let Some(node) = self.accounts.iter().find(|node| node.name == next && !node.parent.is_empty())
-        {
-            next = &node.parent;
-            chain.push(next);
-        }
-        chain
-    }
-
-    fn used(&self, kind: Kind, unit: Unit, asked: &Conditions, rows: &[AccountingRow]) -> Vec<Used> {
-        let mut all = Vec::new();
-        let mut chains: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for tres in &self.tres {
-            let mut sums: BTreeMap<(&str, &str), u128> = BTreeMap::new();
-            for row in rows {
-                *sums.entry((&row.account, &row.user)).or_default() += self.seconds(row, tres);
-            }
-            sums.retain(|_, seconds| *seconds > 0);
-            let one = |account: &str, login: &str, seconds: u128| Used {
-                cluster: self.cluster.clone(),
-                account: account.to_owned(),
-                login: login.to_owned(),
-                proper: proper(login),
-                tres: tres.to_string(),
-                seconds,
-                shown: unit.text(seconds, self.total(tres)),
-                energy: unit.text(0, 0),
-            };
-            all.extend(sums.iter().map(|((account, user), seconds)| one(account, user, *seconds)));
-            if kind == Kind::AccountByUser {
-                let mut accounts: BTreeMap<&str, u128> = BTreeMap::new();
-                for ((account, _), seconds) in &sums {
-                    let chain = chains.entry(account).or_insert_with(|| self.chain(account));
-                    chain.iter().for_each(|above| *accounts.entry(above).or_default() += seconds);
-                }
-                all.extend(accounts.into_iter().map(|(account, seconds)| one(account, "", seconds)));
-            }
-        }
-        self.sort(kind, asked, &mut all);
-        all
-    }
-
-    /// Sorts rows: accounts in the order of the tree, then others by name; resources in their order.
-    fn sort(&self, kind: Kind, asked: &Conditions, all: &mut Vec<Used>) {
-        let place = |account: &str| {
-            let found = self.accounts.iter().position(|node| node.name == account);
-            found.unwrap_or(usize::MAX)
-        };
-        match kind {
-            Kind::AccountByUser => {
-                all.sort_by_cached_key(|row| (place(&row.account), row.account.clone(), row.login.clone()));
-                if asked.tree {
-                    for row in all.iter_mut() {
-                        let node = self.accounts.iter().find(|node| node.name == row.account);
-                        let depth = node.map_or(0, |node| node.depth + usize::from(!row.login.is_empty()));
-                        row.account.insert_str(0, &" ".repeat(depth));
-                    }
-                }
-            }
-            Kind::TopUsage => {
-                // The first resource determines the order.
-                let first = self.tres.first().map(ToString::to_string).unwrap_or_default();
-                let mut top: Vec<(u128, String, String)> = all
-                    .iter()
-                    .filter(|row| row.tres == first)
-                    .map(|row| (row.seconds, row.login.clone(), row.account.clone()))
-                    .collect();
-                top.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-                top.truncate(asked.top.unwrap_or(10));
-                let rank = |row: &Used| {
-                    top.iter().position(|(_, login, account)| (login, account) == (&row.login, &row.account))
-                };
-                all.retain(|row| rank(row).is_some());
-                all.sort_by_cached_key(|row| rank(row));
-            }
-            _ => all.sort_by(|a, b| (&a.login, &a.account).cmp(&(&b.login, &b.account))),
-        }
-    }
-}
-
-/// Returns the full name of a user, as this host knows it.
-fn proper(login: &str) -> String {
-    let found = User::from_name(login).ok().flatten().filter(|_| !login.is_empty());
-    let gecos = found.map(|user| user.gecos.to_string_lossy().into_owned()).unwrap_or_default();
-    gecos.split(',').next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -640,6 +564,7 @@ mod tests {
         AccountingRow {
             account: account.into(),
             user: user.into(),
+            wckey: if account == "chem" { "k2".into() } else { "*k1".into() },
             start_time: Some(start),
             end_time: end,
             alloc_cpus: cpus,
@@ -712,7 +637,17 @@ mod tests {
         );
         assert_eq!(
             shown(Kind::UserByAccount, Unit::Hours, "format=login,account,used"),
-            "nobody1|chem|0\nnobody1|phys|0\nnobody2|phys|1\n"
+            "nobody2|phys|1\nnobody1|chem|0\nnobody1|phys|0\n"
+        );
+        assert_eq!(
+            shown(Kind::UserByWcKey, Unit::Seconds, ""),
+            "c|nobody2||*k1|3600\nc|nobody1||k2|2400\nc|nobody1||*k1|120\n"
+        );
+        assert_eq!(
+            shown(Kind::WcKeyByUser, Unit::Seconds, "-Tcpu -Tbilling"),
+            "c|*k1|||cpu|3720\nc|*k1|||billing|7440\nc|*k1|nobody1||cpu|120\nc|*k1|nobody1||billing|240\n\
+             c|*k1|nobody2||cpu|3600\nc|*k1|nobody2||billing|7200\nc|k2|||cpu|2400\nc|k2|||billing|4800\n\
+             c|k2|nobody1||cpu|2400\nc|k2|nobody1||billing|4800\n"
         );
     }
 
@@ -737,6 +672,8 @@ mod tests {
         assert!(Kind::named("cluster", "foo").unwrap_err().0.contains("Valid cluster reports are"));
         assert_eq!(Kind::named("reservation", "util"), Ok(Kind::Reservations));
         assert_eq!(Kind::named("job", "sizesbywckey"), Ok(Kind::Sizes(By::WcKey)));
+        assert_eq!(Kind::named("cluster", "WCKeyUtil"), Ok(Kind::WcKeyByUser));
+        assert_eq!(Kind::named("cluster", "UserUtilizationByWCKey"), Ok(Kind::UserByWcKey));
         assert!(Kind::named("foo", "bar").is_err());
     }
 

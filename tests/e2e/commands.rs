@@ -170,7 +170,7 @@ fn programs_that_ask_for_accounts_get_what_there_is() {
     );
     let shares = cluster.ok(&["sshare", "-n", "-P", "-A", "root", "-o", "account,user,rawshares,normshares"]);
     assert!(shares.starts_with("root|||0.000000\n"), "{shares}");
-    assert!(cluster.fails(&["sacctmgr", "-i", "add", "wckey", "x"]).contains("not supported by Spur"));
+    assert!(cluster.fails(&["sacctmgr", "-i", "add", "wckey", "x"]).contains("wckeys belong to users"));
     assert!(cluster.fails(&["sacctmgr", "show", "foo"]).contains("No valid entity in list command"));
     let used = cluster.ok(&["sreport", "-nP", "cluster", "utilization", "format=cluster,allocated"]);
     assert_eq!(used, format!("{}|0\n", name.trim()));

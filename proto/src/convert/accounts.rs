@@ -156,6 +156,8 @@ pub fn user(tree: &Accounts, user: &User) -> v1::UserRecord {
         coordinates: coordinated.map(|account| account.name.to_string()).collect(),
         all_coordinated: below.map(|account| account.name.to_string()).collect(),
         deleted: user.deleted,
+        wckeys: user.wckeys.iter().map(ToString::to_string).collect(),
+        default_wckey: user.default_wckey.as_deref().unwrap_or_default().to_owned(),
     }
 }
 

@@ -30,7 +30,7 @@ pub fn rows(
         return limits(cluster, caller, now, request);
     }
     let (entity, which) = accounts::conditions(&cluster.policy().cluster_name, request)?;
-    let view = View { tree: cluster.accounts(), sight: Sight::of(cluster, caller), which };
+    let view = View { tree: cluster.accounts(), caller, sight: Sight::of(cluster, caller), which };
     Ok(match entity {
         Entity::Account => view.accounts(request),
         Entity::User => view.users(request),
@@ -84,6 +84,7 @@ fn limits(
 /// The policy tree with the caller's view and the conditions of a request.
 struct View<'a> {
     tree: &'a Accounts,
+    caller: &'a Caller,
     sight: Sight,
     which: Which,
 }
@@ -124,6 +125,8 @@ impl View<'_> {
                 && any(&which.names, Some(&user.name))
                 && any(&which.users, Some(&user.name))
                 && any(&which.default_accounts, user.default_account.as_ref())
+                && any(&which.default_wckeys, user.default_wckey.as_ref())
+                && (which.wckeys.is_empty() || !which.wckeys.is_disjoint(&user.wckeys))
                 && which.admin_level.is_none_or(|level| level == user.admin_level)
                 && self.sight.user(self.tree, &user.name)
         });
@@ -132,6 +135,10 @@ impl View<'_> {
             let mut record = accounts::user(self.tree, user);
             record.coordinates.retain(|name| self.sight.account(self.tree, name));
             record.all_coordinated.retain(|name| self.sight.account(self.tree, name));
+            if !self.caller.is_operator() && user.name != self.caller.owner.user {
+                // As in Slurm, others' wckeys are for operators.
+                record.wckeys.clear();
+            }
             rows.push(Row::User(record));
             if request.with_associations {
                 let own = self.tree.of_user(&user.name).filter(|one| self.fits(one));

@@ -60,6 +60,7 @@ pub fn status(reject: &Reject) -> Status {
         Reject::NoDefaultPartition
         | Reject::InvalidQos(_)
         | Reject::InvalidAccount(_)
+        | Reject::InvalidWckey(_)
         | Reject::InvalidNodeCount(_)
         | Reject::InvalidTimeLimit(_)
         | Reject::InvalidTimeMin(_)

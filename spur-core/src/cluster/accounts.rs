@@ -31,7 +31,7 @@ pub enum AccountChange {
     AccountDeleted(Arc<str>),
     /// Adds a user or replaces the user's record.
     User(Arc<User>),
-    /// Marks a user as deleted and removes the user's privileges and default account.
+    /// Marks a user as deleted. Only the name and the mark remain.
     UserDeleted(Arc<str>),
     /// Adds an association or replaces its record.
     Association(Arc<Association>),
@@ -407,8 +407,8 @@ impl Accounts {
             AccountChange::User(user) => drop(self.users.insert(Arc::clone(&user.name), Arc::clone(user))),
             AccountChange::UserDeleted(name) => {
                 if let Some(user) = self.users.get_mut(name) {
-                    let user = Arc::make_mut(user);
-                    (user.deleted, user.admin_level, user.default_account) = (true, AdminLevel::None, None);
+                    let name = Arc::clone(&user.name);
+                    *user = Arc::new(User { name, deleted: true, ..User::default() });
                 }
             }
             AccountChange::Association(association) => {

@@ -146,7 +146,6 @@ pub fn of_any_program(cluster: &Cluster, job: &Job) -> Variables {
     }
     if let Some(extra) = &spec.extra {
         env.option("SLURM_JOB_COMMENT", extra.comment.as_ref());
-        env.option("SLURM_WCKEY", extra.wckey.as_ref());
         let licenses: Vec<String> =
             extra.licenses.iter().map(|(name, count)| format!("{name}:{count}")).collect();
         env.option("SLURM_JOB_LICENSES", Some(licenses.join(",")).filter(|list| !list.is_empty()));

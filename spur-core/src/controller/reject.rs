@@ -40,6 +40,10 @@ pub enum Reject {
     /// partition admits the account.
     #[error("Invalid account or account/partition combination specified: {0}")]
     InvalidAccount(String),
+    /// Wckeys are enforced, and the job's wckey is none of its user's, or the job names none and its user has
+    /// no default.
+    #[error("Invalid wckey specification: {0}")]
+    InvalidWckey(String),
     /// The number of nodes exceeds a limit or the size of the partition.
     #[error("Node count specification invalid: {0}")]
     InvalidNodeCount(String),
@@ -283,6 +287,7 @@ impl Reject {
         match self {
             Reject::InvalidQos(message) => Reject::InvalidQos(mark(message)),
             Reject::InvalidAccount(message) => Reject::InvalidAccount(mark(message)),
+            Reject::InvalidWckey(message) => Reject::InvalidWckey(mark(message)),
             Reject::InvalidNodeCount(message) => Reject::InvalidNodeCount(mark(message)),
             Reject::InvalidTimeLimit(message) => Reject::InvalidTimeLimit(mark(message)),
             Reject::InvalidTimeMin(message) => Reject::InvalidTimeMin(mark(message)),
@@ -311,6 +316,7 @@ impl Reject {
             Reject::PartitionInUse(_) => "ESLURM_PARTITION_IN_USE",
             Reject::InvalidQos(_) => "ESLURM_INVALID_QOS",
             Reject::InvalidAccount(_) => "ESLURM_INVALID_ACCOUNT",
+            Reject::InvalidWckey(_) => "ESLURM_INVALID_WCKEY",
             Reject::InvalidNodeCount(_) => "ESLURM_INVALID_NODE_COUNT",
             Reject::InvalidTimeLimit(_) => "ESLURM_INVALID_TIME_LIMIT",
             Reject::InvalidTimeMin(_) => "ESLURM_INVALID_TIME_MIN_LIMIT",

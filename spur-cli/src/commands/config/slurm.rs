@@ -67,6 +67,7 @@ const SETTINGS: &[(&str, &str, Spelled)] = &[
     ("controller.prolog_epilog_timeout", "PrologEpilogTimeout", Elsewhere),
     ("controller.prolog_slurmctld", "PrologSlurmctld", Plain),
     ("controller.requeue", "JobRequeue", Flag),
+    ("controller.track_wckey", "TrackWCKey", Flag),
     ("licenses", "Licenses", Plain),
     ("power.reboot_program", "RebootProgram", Plain),
     ("power.resume_fail_program", "ResumeFailProgram", Plain),

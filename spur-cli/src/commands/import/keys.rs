@@ -167,6 +167,7 @@ const TAKEN_OF_CLUSTER: &[&str] = &[
     "TaskEpilog",
     "TaskProlog",
     "TopologyPlugin",
+    "TrackWCKey",
 ];
 
 const TAKEN_OF_NODE: &[&str] = &[
@@ -440,7 +441,6 @@ const CLUSTER: &[(&str, &str)] = &[
     ("TaskPluginParam", "jobs say it with --cpu-bind"),
     ("TmpFS", "the temporary disk is that of /tmp"),
     ("TopologyParam", ""),
-    ("TrackWCKey", "wckeys are recorded as they are said"),
     ("TreeWidth", "nodes talk to the controller directly"),
     ("UnkillableStepProgram", ""),
     ("UnkillableStepTimeout", ""),

@@ -206,6 +206,7 @@ impl Taker<'_> {
         self.mpi_default(&mut section);
         self.of_steps(&mut section);
         self.private_data(&mut section);
+        self.flag(&mut section, "TrackWCKey", "track_wckey");
         self.purges(&mut section);
         let before = section.len();
         self.program(&mut section, "PrologSlurmctld", "prolog_slurmctld");

@@ -131,8 +131,9 @@ fn words(difference: &Difference) -> Vec<String> {
         Some(to) => vec![format!("{key}={to}")],
         None if key == "AdminLevel" => vec![format!("{key}=None")],
         None if key == "PreemptMode" => vec![format!("{key}=cluster")],
-        // Coordinators are removed by a request of their own; a default account goes with its association.
-        None if key == "Coordinator" || key == "DefaultAccount" => Vec::new(),
+        // Coordinators and wckeys are removed by requests of their own. A default account goes with its
+        // association, and a default wckey with the last wckey.
+        None if matches!(&**key, "Coordinator" | "DefaultAccount" | "WCKeys" | "DefaultWCKey") => Vec::new(),
         None => vec![format!("{key}=-1")],
     }
 }
@@ -140,7 +141,7 @@ fn words(difference: &Difference) -> Vec<String> {
 /// The requests that make changes.
 #[derive(Default)]
 pub(super) struct Requests {
-    /// Requests that add and change records, and remove coordinators.
+    /// Requests that add and change records, and remove coordinators and wckeys.
     pub(super) settings: Vec<ChangeAccountsRequest>,
     /// Requests that delete records.
     pub(super) deletions: Vec<ChangeAccountsRequest>,
@@ -175,7 +176,7 @@ pub(super) fn requests(changes: &[Change], to: &PolicyTree) -> anyhow::Result<Re
         ..ChangeAccountsRequest::default()
     };
     let mut settings: Vec<ChangeAccountsRequest> = lines.chunks(MOST_AT_ONCE).map(load).collect();
-    settings.extend(changes.iter().flat_map(former_coordinators));
+    settings.extend(changes.iter().flat_map(removals));
     Ok(Requests { settings, deletions: deletions(changes) })
 }
 
@@ -226,8 +227,9 @@ fn place_of<'t>(to: &'t PolicyTree, name: &str, default: Option<&str>) -> Option
     Some(((*account).clone(), partition))
 }
 
-/// Returns a request for each account that a user no longer coordinates.
-fn former_coordinators(change: &Change) -> Vec<ChangeAccountsRequest> {
+/// Returns a request for each account that a user no longer coordinates, and for each wckey that a user no
+/// longer has.
+fn removals(change: &Change) -> Vec<ChangeAccountsRequest> {
     let (Key::User(user), Kind::Changed(differences)) = (&change.key, &change.kind) else {
         return Vec::new();
     };
@@ -240,11 +242,15 @@ fn former_coordinators(change: &Change) -> Vec<ChangeAccountsRequest> {
             .collect()
     };
     let mut requests = Vec::new();
-    for Difference { from, to, .. } in differences.iter().filter(|difference| difference.key == "Coordinator")
-    {
+    for Difference { key, from, to } in differences {
+        let (entity, condition) = match key.as_str() {
+            "Coordinator" => ("coordinator", "account"),
+            "WCKeys" => ("user", "wckeys"),
+            _ => continue,
+        };
         let stays = list(to);
-        for account in list(from).into_iter().filter(|account| !stays.contains(account)) {
-            requests.push(delete("coordinator", vec![user.clone()], vec![format!("account={account}")]));
+        for gone in list(from).into_iter().filter(|name| !stays.contains(name)) {
+            requests.push(delete(entity, vec![user.clone()], vec![format!("{condition}={gone}")]));
         }
     }
     requests

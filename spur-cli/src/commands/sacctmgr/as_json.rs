@@ -6,7 +6,7 @@ use spur_proto::client::Controller;
 use spur_proto::v1::accounts_row::Row as Record;
 use spur_proto::v1::{GetStatisticsRequest, GetStatisticsResponse, RequestCount};
 
-use super::{Conditions, cluster, fetch, request, resources};
+use super::{Conditions, cluster, fetch, request, resources, wckeys};
 use crate::commands::query;
 use crate::format::json::{self, Part, Wish, policy};
 use crate::session::Session;
@@ -33,7 +33,10 @@ pub(super) async fn document(
             let all = resources(session).await?;
             ("TRES", all.iter().map(|tres| policy::resource(&tres.0, &tres.1, tres.2)).collect())
         }
-        "wckeys" => ("wckeys", Vec::new()),
+        "wckeys" => {
+            let all = wckeys::fetch(session, conditions).await?;
+            ("wckeys", all.iter().map(|own| policy::wckey(&own.cluster, &own.name, &own.user)).collect())
+        }
         "instances" => ("instances", Vec::new()),
         "stats" => {
             let statistics = statistics(session).await?;

@@ -89,7 +89,15 @@ fn unknown(verb: &str, entity: &str) -> anyhow::Error {
         "modify" => "\"Account\", \"Cluster\", \"Federation\", \"Job\", \"QOS\", \"Resource\" or \"User\"",
         _ => "\"Account\", \"Cluster\", \"Coordinator\", \"Federation\", \"QOS\", \"Resource\", or \"User\"",
     };
-    let not_kept = ["resource", "wckey", "federation", "archive", "event"];
+    if !entity.is_empty() && "wckeys".starts_with(&entity.to_ascii_lowercase()) {
+        let example = match verb {
+            "add" => "sacctmgr add user anna WCKeys=k1",
+            "delete" => "sacctmgr delete user anna WCKeys=k1",
+            _ => "sacctmgr modify user anna set DefaultWCKey=k1",
+        };
+        return Bare(format!("No valid entity in {verb} command\nwckeys belong to users: {example}")).into();
+    }
+    let not_kept = ["resource", "federation", "archive", "event"];
     let word = entity.to_ascii_lowercase();
     if !word.is_empty() && not_kept.iter().any(|name| name.starts_with(&word)) {
         return Bare(format!(" {entity}: not supported by Spur: it is not kept in the policy tree")).into();
@@ -282,8 +290,16 @@ mod tests {
 
     #[test]
     fn what_is_not_kept_is_refused() {
-        for words in ["wckey x", "resource x", "foo x", ""] {
+        for words in ["resource x", "foo x", ""] {
             assert!(read("add", &self::words(words)).is_err(), "{words}");
+        }
+        for (verb, wanted) in [
+            ("add", "sacctmgr add user anna WCKeys=k1"),
+            ("modify", "set DefaultWCKey=k1"),
+            ("delete", "sacctmgr delete user anna WCKeys=k1"),
+        ] {
+            let refused = read(verb, &words("wckey x")).unwrap_err().to_string();
+            assert!(refused.contains(wanted), "{refused}");
         }
     }
 }

@@ -216,8 +216,11 @@ pub(crate) fn of_user(user: &UserRecord) -> Vec<Setting> {
     let level = Some(&user.admin_level).filter(|level| *level != "None");
     let mut settings = Vec::new();
     settings.extend(default.map(|name| Setting::text("DefaultAccount", name)));
+    let wckey = Some(&user.default_wckey).filter(|name| !name.is_empty());
+    settings.extend(wckey.map(|name| Setting::text("DefaultWCKey", name)));
     settings.extend(level.map(|level| Setting::text("AdminLevel", level)));
     settings.extend(Setting::list("Coordinator", &user.coordinates));
+    settings.extend(Setting::list("WCKeys", &user.wckeys));
     settings
 }
 

@@ -57,8 +57,6 @@ pub(super) const TRES: [Column<Tres>; 3] = [
     field("ID", 6, |row, _| row.2.to_string()),
 ];
 
-pub(super) const WCKEY: [Column<Nothing>; 1] = [field("WCKey", 10, |_, _| String::new())];
-
 /// The columns of federations and of resources outside of nodes, of which a cluster has none.
 pub(super) const FEDERATION: [Column<Nothing>; 2] =
     [field("Federation", 10, |_, _| String::new()), field("ID", 2, |_, _| String::new())];

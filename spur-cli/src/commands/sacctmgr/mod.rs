@@ -10,6 +10,7 @@ mod health;
 pub(crate) mod offline;
 mod rows;
 mod runaway;
+mod wckeys;
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -23,7 +24,7 @@ use spur_proto::v1::accounts_row::Row as Record;
 
 use fields::{
     ASSOCIATION_SHOWN, CLUSTER, CLUSTER_SHOWN, Cluster, FEDERATION, FEDERATION_SHOWN, QOS_SHOWN, RESOURCE,
-    RESOURCE_SHOWN, TRES, Tres, USER_ASSOCIATION_SHOWN, USER_SHOWN, WCKEY, columns,
+    RESOURCE_SHOWN, TRES, Tres, USER_ASSOCIATION_SHOWN, USER_SHOWN, columns,
 };
 use rows::Row;
 
@@ -108,7 +109,7 @@ const COMMANDS: &str = "    Valid <COMMAND> values are:
      dump <CLUSTER> [File=<FILENAME>]  write accounts and users to a file
      help                              display this help message
      list, show <ENTITY> [<SPECS>]     display account, association, cluster, configuration, event, problem, qos,
-                                       runawayjobs, stats, tres or user
+                                       runawayjobs, stats, tres, user or wckey
      load <FILE> [<SPECS>]             read such a file
      modify <ENTITY> [where] <SPECS> set <SPECS>
                                        change account, association, qos or user
@@ -174,6 +175,8 @@ struct Conditions {
     coordinators: bool,
     deleted: bool,
     tree: bool,
+    /// True if a list of users shows their default wckeys.
+    wckeys: bool,
 }
 
 /// Parses `[where] KEY=VALUE …`, or names alone.
@@ -300,13 +303,20 @@ async fn list(session: &mut Session, settings: &Settings, words: &[String]) -> a
         Some(kept @ ("qos" | "users" | "accounts" | "associations")) => {
             let all = fetch(session, request(kept, &conditions)).await?;
             let cluster = query::cluster_name(session).await?;
+            if kept == "users" && conditions.format.is_none() {
+                let in_force = query::settings(session.connection()?).await?;
+                conditions.wckeys = wckeys::are_tracked(&in_force);
+            }
             settings.kept(kept, &cluster, &conditions, all)?
         }
         Some("tres") => {
             let all = resources(session).await?;
             settings.table(&TRES, "type,name,id", &conditions, &all)?
         }
-        Some("wckeys") => settings.table(&WCKEY, "wckey,cluster,user", &conditions, &[])?,
+        Some("wckeys") => {
+            let all = wckeys::fetch(session, &conditions).await?;
+            settings.table(&wckeys::COLUMNS, wckeys::SHOWN, &conditions, &all)?
+        }
         Some("resources") => settings.table(&RESOURCE, RESOURCE_SHOWN, &conditions, &[])?,
         Some("federations") => settings.table(&FEDERATION, FEDERATION_SHOWN, &conditions, &[])?,
         Some("runawayjobs") => runaway::run(session, settings, &conditions).await?,
@@ -494,6 +504,10 @@ impl Settings {
             ("accounts", false) => "account,description,organization".to_owned(),
             _ => ASSOCIATION_SHOWN.replacen("cluster,account", tree, 1),
         };
+        let shown = match conditions.wckeys {
+            true => shown.replacen("defaultaccount", "defaultaccount,defaultwckey", 1),
+            false => shown,
+        };
         indent_from_first(&mut all);
         let shown = if conditions.coordinators { format!("{shown},coordinators") } else { shown };
         let own: Vec<_> = rows::ROW.iter().chain(&rows::LIMITS).copied().collect();
@@ -560,7 +574,7 @@ async fn configuration(session: &mut Session) -> anyhow::Result<String> {
         ("SLURM_CONF", file),
         ("SLURM_VERSION", SLURM),
         ("TCPTimeout", "(null)"),
-        ("TrackWCKey", "No"),
+        ("TrackWCKey", if wckeys::are_tracked(&all) { "Yes" } else { "No" }),
     ];
     let lines: String = lines.iter().map(|(name, value)| format!("{name:<22} = {value}\n")).collect();
     Ok(format!("Configuration data as of {now}\n{lines}"))

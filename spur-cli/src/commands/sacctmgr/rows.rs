@@ -100,7 +100,7 @@ pub(super) const LIMITS: [Column<Row>; 17] = limits! {
 };
 
 /// Other columns of accounts, users and associations.
-pub(super) const ROW: [Column<Row>; 28] = [
+pub(super) const ROW: [Column<Row>; 30] = [
     // These columns come first, because Slurm selects them for their prefixes.
     field("Cluster", 10, |row, _| row.of_association(|_| row.cluster.clone())),
     headed("Coordinators", "Coord Accounts", 20, |row, _| match (&row.user, &row.account) {
@@ -113,6 +113,8 @@ pub(super) const ROW: [Column<Row>; 28] = [
     field("Account", 10, |row, _| row.account_name()),
     headed("AdminLevel", "Admin", 9, |row, _| row.of_user(|user| user.admin_level.clone())),
     headed("DefaultAccount", "Def Acct", 10, |row, _| row.of_user(|user| user.default_account.clone())),
+    headed("DefaultWCKey", "Def WCKey", 10, |row, _| row.of_user(|user| user.default_wckey.clone())),
+    headed("WCKey", "WCKeys", 20, |row, _| row.of_user(|user| user.wckeys.join(","))),
     headed("DefaultQOS", "Def QOS", 9, |row, _| row.of_association(|own| own.default_qos.clone())),
     headed("Description", "Descr", 20, |row, _| row.of_account(|account| account.description.clone())),
     headed("Fairshare", "Share", 9, |row, _| row.of_association(|own| own.shares.clone())),

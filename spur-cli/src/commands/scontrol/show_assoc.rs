@@ -109,8 +109,10 @@ fn text(wanted: &Wanted, all: &[Row]) -> String {
 }
 
 fn of_user(user: &UserRecord) -> String {
-    let UserRecord { name, default_account, admin_level, .. } = user;
-    format!("UserName={name} DefAccount={default_account} DefWckey= AdminLevel={admin_level}\n")
+    let UserRecord { name, default_account, default_wckey, admin_level, .. } = user;
+    format!(
+        "UserName={name} DefAccount={default_account} DefWckey={default_wckey} AdminLevel={admin_level}\n"
+    )
 }
 
 fn of_association(own: &AssociationRecord) -> String {

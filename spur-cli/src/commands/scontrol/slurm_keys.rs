@@ -444,7 +444,13 @@ const KEYS: &[(&str, Says)] = &[
             plugin => format!("topology/{plugin}"),
         }),
     ),
-    ("TrackWCKey", Always("No")),
+    (
+        "TrackWCKey",
+        Made(|f| {
+            let is_enforced = f.text("controller.accounting_enforce").split(',').any(|word| word == "wckeys");
+            yes_no(is_enforced || f.text("controller.track_wckey") == "true")
+        }),
+    ),
     ("TreeWidth", Nothing),
     ("UsePam", Always("No")),
     ("UnkillableStepProgram", Nothing),
@@ -528,7 +534,6 @@ mod tests {
         ("SelectTypeParameters", "the unit is the core, with memory"),
         ("SLURM_VERSION", "the release whose output is followed"),
         ("TmpFS", "spurd measures the disk of /tmp"),
-        ("TrackWCKey", "wckeys are recorded, not managed"),
         ("UsePam", "no PAM session"),
         ("WaitTime", "srun waits for all tasks without --wait"),
     ];

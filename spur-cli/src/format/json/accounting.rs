@@ -50,7 +50,7 @@ fn identity(row: &AccountingRow, show: &Show) -> Value {
         "qosreq": row.qos,
         "mcs": { "label": "" },
         "user": row.user,
-        "wckey": { "wckey": row.wckey, "flags": [] },
+        "wckey": wckey(&row.wckey),
         "working_directory": row.work_dir,
         "submit_line": row.submit_line,
         "script": "",
@@ -58,6 +58,13 @@ fn identity(row: &AccountingRow, show: &Show) -> Value {
         "stdin_expanded": row.stdin, "stdout_expanded": row.stdout, "stderr_expanded": row.stderr,
         "steps": [],
     })
+}
+
+/// Returns the wckey of a job. A `*` before it marks the default of the job's user.
+fn wckey(written: &str) -> Value {
+    let default = written.strip_prefix('*');
+    let flags: &[&str] = if default.is_some() { &["ASSIGNED_DEFAULT"] } else { &[] };
+    json!({ "wckey": default.unwrap_or(written), "flags": flags })
 }
 
 fn throttle(tasks: &str) -> u32 {

@@ -93,6 +93,7 @@ fn flags(job: &Job) -> Vec<&'static str> {
         (job.kill_on_invalid_dep == Some(false), "NO_KILL_INVALID_DEPENDENCY"),
         (job.gres_anywhere, "GRES_BINDING_DISABLED"),
         (job.het_job_id.is_some(), "HETEROGENEOUS_JOB"),
+        (job.wckey.starts_with('*'), "USING_DEFAULT_WCKEY"),
         (!job.dependency.is_empty(), "DEPENDENT"),
         (job.backfilled, "BACKFILL_ATTEMPTED"),
         (job.last_sched_eval.is_some(), "SCHEDULING_ATTEMPTED"),

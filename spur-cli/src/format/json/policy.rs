@@ -179,12 +179,17 @@ pub fn user(user: &UserRecord, associations: Vec<Value>, with_coordinators: bool
         "administrator_level": [user.admin_level],
         "associations": associations,
         "coordinators": coordinated,
-        "default": { "account": user.default_account, "wckey": "" },
+        "default": { "account": user.default_account, "wckey": user.default_wckey },
         "flags": deleted(user.deleted),
         "name": user.name,
         "old_name": "",
-        "wckeys": [],
+        "wckeys": user.wckeys,
     })
+}
+
+/// Returns a wckey. Spur's wckeys have no numbers, so `id` is 0.
+pub fn wckey(cluster: &str, name: &str, user: &str) -> Value {
+    json!({ "accounting": [], "cluster": cluster, "flags": [], "id": 0, "name": name, "user": user })
 }
 
 /// Returns an account with these associations, and with coordinators if `with_coordinators` is set.

@@ -71,6 +71,7 @@ pub const ADDED: &[Added] = &[
     variant(2, "AccountChange", "UsageImported", "spur import slurm --past-usage"),
     variant(2, "AccountingEnforce", "NoJobs", "accounting_storage_enforce `nojobs`"),
     variant(2, "AccountingEnforce", "NoSteps", "accounting_storage_enforce `nosteps`"),
+    variant(2, "AccountingEnforce", "Wckeys", "accounting_storage_enforce `wckeys`"),
     variant(2, "Event", "AccrualBegun", "a limit on the jobs that gain age"),
     variant(2, "Event", "FeatureLevelRaised", "a FeatureLevel above 1"),
     variant(2, "Event", "HistoryImported", "spur import slurm --history"),
@@ -104,6 +105,7 @@ pub const ADDED: &[Added] = &[
         "propagate_resource_limits_except",
         "[controller] propagate_resource_limits_except",
     ),
+    field(2, "JobPolicy", "track_wckey", "[controller] track_wckey"),
     field(2, "JobPolicy", "use_interactive_step", "[controller] use_interactive_step"),
     field(2, "Lineage", "imported", "spur import slurm --history"),
     field(2, "Pending", "accrued", "a limit on the jobs that gain age"),
@@ -133,6 +135,8 @@ pub const ADDED: &[Added] = &[
     field(2, "SchedulerPolicy", "fair_share_dampening_factor", "[scheduler] fair_share_dampening_factor"),
     field(2, "SchedulerPolicy", "priority_weight_assoc", "[scheduler] priority_weight_assoc"),
     field(2, "TopologyConfig", "score", "the score of a topology"),
+    field(2, "User", "default_wckey", "the wckeys of users"),
+    field(2, "User", "wckeys", "the wckeys of users"),
 ];
 
 /// The member of a value that needs a higher level than the cluster has.

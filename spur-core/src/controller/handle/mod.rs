@@ -38,6 +38,7 @@ mod target;
 mod top;
 mod update_job;
 mod update_nodes;
+mod wckey;
 
 pub use accounts::{MOST_AT_ONCE, preview};
 pub use annotate::check as may_annotate;

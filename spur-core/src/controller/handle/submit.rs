@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::super::command::Submission;
 use super::super::{Ctx, Reject, Reply, accrual, ending, kept_priority, tasks};
-use super::{account, limits, partition, qos, reservation};
+use super::{account, limits, partition, qos, reservation, wckey};
 use crate::cluster::{Cluster, Event, FeatureLevel, Partition};
 use crate::id::{ArrayTaskId, JobId};
 use crate::model::caller::Caller;
@@ -179,6 +179,7 @@ fn resolve(
     stand_in(cluster, &mut spec);
     let partitions = partitions(cluster, &spec)?;
     account::fill_in(cluster, &mut spec);
+    wckey::fill_in(cluster, &mut spec)?;
     spec.qos = qos::default(cluster, &partitions, &spec);
     let qos = cluster.policy().qos_of(spec.qos.as_deref());
     spec.qos = qos.map(|qos| Arc::clone(&qos.name)).or(spec.qos);

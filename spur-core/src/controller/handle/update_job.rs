@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply, ending, tasks};
 use super::target::{Sorted, Target, sort};
-use super::{account, limits, owned, qos, submit};
+use super::{account, limits, owned, qos, submit, wckey};
 use crate::cluster::{Cluster, Event, Loop};
 use crate::id::JobId;
 use crate::model::caller::Caller;
@@ -182,9 +182,7 @@ fn changed(
         }
         change.make(&mut spec);
     }
-    if changes.iter().any(|change| matches!(change, JobChange::Qos(_))) {
-        requalify(cluster, caller, &mut spec)?;
-    }
+    requalify(cluster, caller, changes, &mut spec)?;
     if pending.is_some() && spec.partitions != job.spec.partitions {
         defaults(cluster, job, &mut spec);
     }
@@ -291,9 +289,20 @@ fn as_nice(cluster: &Cluster, now: Time, job: &Job, priority: u32) -> Option<i32
     Some(job.spec.nice.saturating_add(i32::try_from(less).unwrap_or(i32::MAX)))
 }
 
-/// Fills in the default account and QOS of a changed request that names none, and checks that account and
-/// QOS admit the job.
-fn requalify(cluster: &Cluster, caller: &Caller, spec: &mut JobSpec) -> Result<(), Reject> {
+/// Completes and checks a new QOS or wckey: fills in the default account, QOS and wckey of a request that
+/// names none, and checks that they admit the job.
+fn requalify(
+    cluster: &Cluster,
+    caller: &Caller,
+    changes: &[JobChange],
+    spec: &mut JobSpec,
+) -> Result<(), Reject> {
+    if changes.iter().any(|change| matches!(change, JobChange::WcKey(_))) {
+        wckey::fill_in(cluster, spec)?;
+    }
+    if !changes.iter().any(|change| matches!(change, JobChange::Qos(_))) {
+        return Ok(());
+    }
     account::fill_in(cluster, spec);
     account::check(cluster, spec)?;
     if spec.qos.is_none() {

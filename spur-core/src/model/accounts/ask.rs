@@ -2,18 +2,20 @@
 //! abbreviated and is compared without regard to case.
 
 pub mod job;
+mod qos;
 mod usage;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+pub use qos::qos_set;
 pub use usage::UsageLine;
 
 use super::limits::{self, LimitChange, LimitKind};
 use super::qos::{Qos, QosFlag};
 use super::{AdminLevel, Shares};
 use crate::model::config::PreemptMode;
-use crate::text::time::{Seconds, TimeLimit};
+use crate::text::time::Seconds;
 
 /// A word of a request: `KEY=VALUE`, `KEY+=VALUE` or `KEY-=VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -192,6 +194,8 @@ pub struct AccountSet {
 pub struct UserSet {
     /// The value of `DefaultAccount=`; `None` if it is not given.
     pub default_account: Option<Arc<str>>,
+    /// The value of `DefaultWCKey=`; `None` if it is not given.
+    pub default_wckey: Option<Arc<str>>,
     /// The value of `AdminLevel=`; `None` if it is not given.
     pub admin_level: Option<AdminLevel>,
     /// Settings of the users' associations.
@@ -205,10 +209,22 @@ pub struct UserAdd {
     pub accounts: Vec<Arc<str>>,
     /// The names of `Partition=`.
     pub partitions: Vec<Arc<str>>,
+    /// The names of `WCKeys=`, which the users get beside those that they have.
+    pub wckeys: Vec<Arc<str>>,
     /// `Coordinator=`: the accounts that they coordinate.
     pub coordinates: Vec<Arc<str>>,
     /// Settings of the users.
     pub set: UserSet,
+}
+
+impl UserAdd {
+    /// The wckeys of `WCKeys=`, then that of `DefaultWCKey=`, each once.
+    #[must_use]
+    pub fn all_wckeys(&self) -> Vec<Arc<str>> {
+        let mut seen = BTreeSet::new();
+        let all = self.wckeys.iter().chain(&self.set.default_wckey);
+        all.filter(|key| seen.insert(*key)).cloned().collect()
+    }
 }
 
 /// Settings of associations in a request; those that are absent stay unchanged.
@@ -285,6 +301,10 @@ pub struct Which {
     pub parents: BTreeSet<Arc<str>>,
     /// `DefaultAccount=` of users.
     pub default_accounts: BTreeSet<Arc<str>>,
+    /// `WCKeys=` of users, of which one suffices.
+    pub wckeys: BTreeSet<Arc<str>>,
+    /// `DefaultWCKey=` of users.
+    pub default_wckeys: BTreeSet<Arc<str>>,
     /// `AdminLevel=` of users.
     pub admin_level: Option<AdminLevel>,
     /// `Description=` of accounts and QOS.
@@ -346,6 +366,10 @@ pub fn which(entity: Entity, cluster: &str, words: &[Word]) -> Result<Which, Str
             () if entity == Entity::User && word.is("DefaultAccount", 8) => {
                 found.default_accounts.extend(lower())
             }
+            () if entity == Entity::User && word.is("DefaultWCKey", 8) => {
+                found.default_wckeys.extend(lower())
+            }
+            () if entity == Entity::User && word.is("WCKeys", 1) => found.wckeys.extend(lower()),
             () if entity == Entity::Account && word.is("Description", 1) => {
                 found.descriptions.extend(plain())
             }
@@ -438,6 +462,7 @@ pub fn user_add(words: &[Word]) -> Result<UserAdd, String> {
             () if word.is("Accounts", 1) || word.is("Acct", 4) => add.accounts.extend(word.lower()),
             () if word.is("Partitions", 4) => add.partitions.extend(word.names().map(Arc::from)),
             () if word.is("Coordinators", 2) => add.coordinates.extend(word.lower()),
+            () if word.is("WCKeys", 1) => add.wckeys.extend(word.lower()),
             () => add.set.read(word)?,
         }
     }
@@ -456,7 +481,7 @@ impl UserSet {
             () if word.is("DefaultAccount", 8) => {
                 self.default_account = Some(word.value.to_lowercase().into())
             }
-            () if word.is("DefaultWCKey", 8) => return Err(refused(word, "wckeys are not kept")),
+            () if word.is("DefaultWCKey", 8) => self.default_wckey = Some(word.value.to_lowercase().into()),
             () if word.is("NewName", 1) => {
                 return Err(refused(word, "a user has the name of his login; add one and delete the other"));
             }
@@ -610,107 +635,6 @@ impl QosSet {
         }
         made
     }
-}
-
-/// Reads settings of QOS.
-///
-/// # Errors
-/// Slurm's message about an unknown key or a bad value.
-pub fn qos_set(words: &[Word]) -> Result<QosSet, String> {
-    let mut set = QosSet::default();
-    for word in words {
-        let invalid = |name: &str| bad_value(&format!("Invalid value for {name} ({})", word.value), word);
-        let clears = word.value == "-1";
-        match () {
-            () if word.is("Description", 1) => set.description = Some(word.value.as_str().into()),
-            () if word.is("Priority", 3) => {
-                let priority = if clears { Ok(0) } else { word.value.parse() };
-                set.priority = Some(priority.map_err(|_| invalid("Priority"))?);
-            }
-            () if word.is("Preempt", 3) && word.key.len() <= 7 => set.preempt = Some(word.list()),
-            () if word.is("PreemptMode", 8) => {
-                set.preempt_mode = Some(preempt_mode(&word.value).ok_or_else(|| invalid("PreemptMode"))?);
-            }
-            () if word.is("PreemptExemptTime", 8) => {
-                set.exempt_time = Some(span(&word.value, true).ok_or_else(|| invalid("PreemptExemptTime"))?);
-            }
-            () if word.is("GraceTime", 3) => {
-                set.grace_time = Some(span(&word.value, false).ok_or_else(|| invalid("GraceTime"))?);
-            }
-            () if word.is("Flags", 2) => set.flags = Some(flags(word)?),
-            () if word.is("UsageFactor", 6) => {
-                let factor = if clears { Some(1.0) } else { factor(&word.value) };
-                set.usage_factor = Some(factor.ok_or_else(|| invalid("UsageFactor"))?);
-            }
-            () if word.is("UsageThreshold", 6) => {
-                set.usage_threshold = Some(optional(&word.value).ok_or_else(|| invalid("UsageThreshold"))?);
-            }
-            () if word.is("LimitFactor", 6) => {
-                set.limit_factor = Some(optional(&word.value).ok_or_else(|| invalid("LimitFactor"))?);
-            }
-            () if word.is("AllowGroups", 6) => set.allow_groups = Some(word.list_as_is()),
-            () if word.is("AllowAccounts", 6) => set.allow_accounts = Some(word.list()),
-            () if word.is("RawUsage", 3) => set.clears_usage = word.is_zero()?,
-            () => match limits::kind_named(&word.key, LimitKind::is_of_qos) {
-                Some(kind) => set.limits.push((kind, word.limit(kind)?)),
-                None => return Err(unknown_option(word)),
-            },
-        }
-    }
-    Ok(set)
-}
-
-impl Word {
-    /// Reads a list of names in their own case.
-    fn list_as_is(&self) -> ListChange {
-        ListChange { sign: self.sign, names: self.names().map(Arc::from).collect() }
-    }
-}
-
-/// Reads a finite number that is not negative; `None` for any other text.
-fn factor(text: &str) -> Option<f64> {
-    text.parse().ok().filter(|factor: &f64| factor.is_finite() && *factor >= 0.0)
-}
-
-fn optional(text: &str) -> Option<Option<f64>> {
-    if text == "-1" { Some(None) } else { factor(text).map(Some) }
-}
-
-fn preempt_mode(text: &str) -> Option<Option<PreemptMode>> {
-    Some(match text.to_ascii_lowercase().as_str() {
-        "cluster" | "-1" => None,
-        "off" => Some(PreemptMode::Off),
-        "cancel" => Some(PreemptMode::Cancel),
-        "requeue" => Some(PreemptMode::Requeue),
-        "suspend" => Some(PreemptMode::Suspend),
-        _ => return None,
-    })
-}
-
-/// Reads a duration in Slurm's format: a plain number is seconds, or minutes if `minutes` is set.
-fn span(text: &str, minutes: bool) -> Option<Option<Seconds>> {
-    if text == "-1" {
-        return Some(None);
-    }
-    if let Ok(number) = text.parse::<u64>() {
-        return Some(Some(Seconds(if minutes { number.checked_mul(60)? } else { number })));
-    }
-    let limit: TimeLimit = text.parse().ok()?;
-    limit.seconds().map(|seconds| Some(Seconds(seconds)))
-}
-
-fn flags(word: &Word) -> Result<(Sign, BTreeSet<QosFlag>), String> {
-    if word.value == "-1" {
-        return Ok((Sign::Is, BTreeSet::new()));
-    }
-    let flag = |name: &str| QosFlag::read(name).ok_or_else(|| unknown_flag(name));
-    Ok((word.sign, word.names().map(flag).collect::<Result<_, _>>()?))
-}
-
-fn unknown_flag(name: &str) -> String {
-    let known: Vec<String> = QosFlag::ALL.iter().map(ToString::to_string).collect();
-    let known = known.join(",");
-    format!(" Unknown QOS flag used in:\n  '{name}'\n Valid QOS flags are\n  '{known}'")
 }
 
 /// Names as they are written: a comma list in which brackets hold ranges of numbers, `u[1-3],x`.

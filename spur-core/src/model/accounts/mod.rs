@@ -52,6 +52,13 @@ pub struct User {
     pub name: Arc<str>,
     /// The account of jobs that name none; `None` once the user's association with it is deleted.
     pub default_account: Option<Arc<str>>,
+    /// The wckeys that jobs of the user may name, in lower case.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub wckeys: BTreeSet<Arc<str>>,
+    /// The wckey of jobs that name none. A user with `wckeys` has one of them as default, and a user without
+    /// any has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_wckey: Option<Arc<str>>,
     /// Administrator level of the user.
     pub admin_level: AdminLevel,
     /// True if the user is deleted; the name stays known.

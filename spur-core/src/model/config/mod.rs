@@ -4,6 +4,7 @@
 //! was written is ignored. `etc/spur.toml` documents every key with its default.
 
 pub mod edit;
+mod enforce;
 mod error;
 mod limit;
 mod local;
@@ -21,6 +22,7 @@ mod state;
 mod tests;
 mod warnings;
 
+pub use enforce::AccountingEnforce;
 pub use error::{ConfigError, ConfigErrors};
 pub use limit::Limit;
 pub use local::*;

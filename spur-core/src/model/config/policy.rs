@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{PartitionConfig, PriorityFlag, QosConfig, ResetPeriod};
+use super::{AccountingEnforce, PartitionConfig, PriorityFlag, QosConfig, ResetPeriod};
 use crate::model::caller::Caller;
 use crate::model::idset::IdSet;
 use crate::model::node::NodeShape;
@@ -87,6 +87,9 @@ pub struct JobPolicy {
     pub private_data: Vec<Private>,
     /// `accounting_storage_enforce`: the enforced parts of the policy tree; sorted.
     pub accounting_enforce: Vec<AccountingEnforce>,
+    /// `track_wckey`: true if each job has a wckey, by default that of its user.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub track_wckey: bool,
     /// `purge_job_after`: time after its end when a run is deleted from accounting; `None` for never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub purge_job_after: Option<Seconds>,
@@ -171,48 +174,7 @@ pub enum Private {
     Users,
 }
 
-/// Parts of the policy tree that are enforced, and records that are left out (`accounting_storage_enforce`),
-/// with Slurm's names. `qos`, `limits` and `safe` imply `associations`, `safe` implies `limits`, and `nojobs`
-/// implies `nosteps`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AccountingEnforce {
-    /// A job needs an association.
-    Associations,
-    /// A job needs a QOS of its association.
-    Qos,
-    /// Jobs stay within the limits of associations and QOS.
-    Limits,
-    /// A job starts only if it can run to its time limit within the budgets of TRES-minutes.
-    Safe,
-    /// Accounting records no steps.
-    NoSteps,
-    /// Accounting records no jobs.
-    NoJobs,
-}
-
 impl JobPolicy {
-    /// True if a part of the policy tree is enforced, or if records are left out.
-    #[must_use]
-    pub fn enforces(&self, part: AccountingEnforce) -> bool {
-        match part {
-            AccountingEnforce::Associations => {
-                self.accounting_enforce.contains(&part)
-                    || self.enforces(AccountingEnforce::Limits)
-                    || self.enforces(AccountingEnforce::Qos)
-            }
-            AccountingEnforce::Limits => {
-                self.accounting_enforce.contains(&part) || self.enforces(AccountingEnforce::Safe)
-            }
-            AccountingEnforce::NoSteps => {
-                self.accounting_enforce.contains(&part) || self.enforces(AccountingEnforce::NoJobs)
-            }
-            AccountingEnforce::Qos | AccountingEnforce::Safe | AccountingEnforce::NoJobs => {
-                self.accounting_enforce.contains(&part)
-            }
-        }
-    }
-
     /// True if `private_data` hides this information from the caller.
     #[must_use]
     pub fn hides(&self, what: Private, caller: &Caller) -> bool {
@@ -483,6 +445,7 @@ impl Default for JobPolicy {
             use_interactive_step: false,
             private_data: Vec::new(),
             accounting_enforce: Vec::new(),
+            track_wckey: false,
             purge_job_after: None,
             purge_event_after: None,
             time_zone: None,

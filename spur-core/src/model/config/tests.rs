@@ -285,7 +285,7 @@ fn what_is_missing_of_a_node_follows_from_its_cpus() {
 
 #[test]
 fn words_of_enforcement_imply_others() {
-    use crate::model::config::AccountingEnforce::{Associations, Limits, NoJobs, NoSteps, Qos, Safe};
+    use crate::model::config::AccountingEnforce::{Associations, Limits, NoJobs, NoSteps, Qos, Safe, Wckeys};
     for (word, implied) in [
         (Associations, &[Associations][..]),
         (Qos, &[Associations, Qos]),
@@ -293,10 +293,12 @@ fn words_of_enforcement_imply_others() {
         (Safe, &[Associations, Limits, Safe]),
         (NoSteps, &[NoSteps]),
         (NoJobs, &[NoSteps, NoJobs]),
+        (Wckeys, &[Associations, Wckeys]),
     ] {
         let jobs = JobPolicy { accounting_enforce: vec![word], ..JobPolicy::default() };
-        for part in [Associations, Qos, Limits, Safe, NoSteps, NoJobs] {
+        for part in [Associations, Qos, Limits, Safe, NoSteps, NoJobs, Wckeys] {
             assert_eq!(jobs.enforces(part), implied.contains(&part), "{part:?} by {word:?}");
         }
+        assert_eq!(jobs.tracks_wckeys(), word == Wckeys);
     }
 }

@@ -83,9 +83,11 @@ impl Draft<'_> {
         let mut accounts = add.accounts.clone();
         let default = add.set.default_account.iter().filter(|default| !accounts.contains(default)).cloned();
         accounts.extend(default.collect::<Vec<_>>());
-        if accounts.is_empty() {
+        let wckeys = add.all_wckeys();
+        if accounts.is_empty() && wckeys.is_empty() {
             return Err(Reject::Accounts(" Need name of account to add user to.".to_owned()));
         }
+        wckeys.iter().try_for_each(|key| named(key, "wckey"))?;
         self.accounts_exist(&accounts)?;
         self.known_in(&add.set.association)?;
         self.may_add_users(&accounts, add)?;
@@ -94,23 +96,25 @@ impl Draft<'_> {
             some => some.iter().cloned().map(Some).collect(),
         };
         let before = self.changes.len();
-        let (mut users, mut associations) = (Vec::new(), Vec::new());
+        let mut added = AddedUsers::default();
         for name in names {
             named(name, "user")?;
-            users.extend(self.tree.user(name).is_none().then(|| format!("  {name}")));
+            added.users.extend(self.tree.user(name).is_none().then(|| format!("  {name}")));
             for account in &accounts {
                 for partition in &partitions {
                     if self.put_member(name, account, partition.as_ref(), &add.set.association) {
-                        associations.push(self.new_member(name, account, partition.as_deref()));
+                        added.associations.push(self.new_member(name, account, partition.as_deref()));
                     }
                 }
             }
+            let new = self.new_wckeys(name, &wckeys);
+            added.wckeys.extend(new.iter().map(|key| self.new_wckey(name, key)));
             self.put_user(name, &accounts, add);
         }
         if self.changes.len() == before {
             return Err(Reject::NothingToDo(" Nothing new added.".to_owned()));
         }
-        self.say_users(users, associations, add);
+        self.say_users(added, add);
         Ok(())
     }
 
@@ -131,12 +135,15 @@ impl Draft<'_> {
 
     fn may_add_users(&self, accounts: &[Arc<str>], add: &UserAdd) -> Result<(), Reject> {
         let raises = add.set.admin_level.is_some_and(|level| level > AdminLevel::None);
+        let gives_wckeys = !add.wckeys.is_empty() || add.set.default_wckey.is_some();
         let all = accounts.iter().chain(&add.coordinates);
         let mut missing = add.coordinates.iter().filter(|name| self.tree.account(name).is_none());
         if let Some(name) = missing.next() {
             return Err(Reject::Accounts(format!(" You specified a non-existent account '{name}'.")));
         }
-        if all.into_iter().all(|name| self.may_change(name)) && (!raises || self.caller.is_administrator()) {
+        let may_give =
+            (!raises || self.caller.is_administrator()) && (!gives_wckeys || self.caller.is_operator());
+        if may_give && all.into_iter().all(|name| self.may_change(name)) {
             return Ok(());
         }
         Err(Reject::AccountsDenied(format!(" Problem adding users: {DENIED}")))
@@ -166,7 +173,8 @@ impl Draft<'_> {
         true
     }
 
-    /// Adds a user or updates an existing one. The first account becomes the default of a user without one.
+    /// Adds a user or updates an existing one. The first account becomes the default of a user without one,
+    /// and so does the first wckey.
     pub(super) fn put_user(&mut self, name: &Arc<str>, accounts: &[Arc<str>], add: &UserAdd) {
         let known = self.tree.user(name).map(|user| User::clone(user));
         let mut user = known.clone().unwrap_or_else(|| User { name: Arc::clone(name), ..User::default() });
@@ -174,6 +182,10 @@ impl Draft<'_> {
             user.default_account = Some(Arc::clone(default));
         }
         user.default_account = user.default_account.or_else(|| accounts.first().cloned());
+        let wckeys = add.all_wckeys();
+        let default = add.set.default_wckey.clone().or(user.default_wckey);
+        user.default_wckey = default.or_else(|| wckeys.first().cloned());
+        user.wckeys.extend(wckeys);
         user.admin_level = add.set.admin_level.unwrap_or(user.admin_level);
         if known.as_ref() != Some(&user) {
             self.put(AccountChange::User(Arc::new(user)));
@@ -199,21 +211,40 @@ impl Draft<'_> {
         format!("  U = {user:<9} A = {account:<10} C = {:<10}{partition}", self.name())
     }
 
-    fn say_users(&mut self, users: Vec<String>, associations: Vec<String>, add: &UserAdd) {
+    /// The wckeys that a user does not have yet.
+    pub(super) fn new_wckeys(&self, user: &str, wckeys: &[Arc<str>]) -> Vec<Arc<str>> {
+        let has = |key: &&Arc<str>| self.tree.user(user).is_some_and(|user| user.wckeys.contains(*key));
+        wckeys.iter().filter(|key| !has(key)).cloned().collect()
+    }
+
+    fn new_wckey(&self, user: &str, key: &str) -> String {
+        format!("  U = {user:<9} W = {key:<10} C = {:<10}", self.name())
+    }
+
+    fn say_users(&mut self, added: AddedUsers, add: &UserAdd) {
+        let AddedUsers { users, associations, wckeys } = added;
         if !users.is_empty() {
             self.say(" Adding User(s)");
             self.lines.extend(users);
         }
         let default = add.set.default_account.iter().map(|name| format!("  Default Account = {name}"));
+        let wckey = add.set.default_wckey.iter().map(|key| format!("  Default WCKey   = {key}"));
         let level = add.set.admin_level.iter().map(|level| format!("  Admin Level     = {level}"));
-        let own: Vec<String> = default.chain(level).collect();
+        let own: Vec<String> = default.chain(wckey).chain(level).collect();
         if !own.is_empty() {
             self.say(" Settings =");
             self.lines.extend(own);
         }
+        let with_settings = !associations.is_empty() || (!wckeys.is_empty() && !add.accounts.is_empty());
         if !associations.is_empty() {
             self.say(" Associations =");
             self.lines.extend(associations);
+        }
+        if !wckeys.is_empty() {
+            self.say(" WCKeys =");
+            self.lines.extend(wckeys);
+        }
+        if with_settings {
             self.say(" Non Default Settings");
             let more = settings(&add.set.association, None);
             self.lines.extend(more.iter().map(|(name, value)| format!("  {name:<14}= {value}")));
@@ -294,6 +325,14 @@ impl Draft<'_> {
     }
 }
 
+/// Lines about the records that a request to add users creates.
+#[derive(Default)]
+struct AddedUsers {
+    users: Vec<String>,
+    associations: Vec<String>,
+    wckeys: Vec<String>,
+}
+
 /// The names and values of the settings of QOS, in the order in which Slurm lists them.
 fn qos_settings(set: &QosSet) -> Vec<(&'static str, String)> {
     let list = |names: Vec<String>| names.join(",");
@@ -326,8 +365,10 @@ fn qos_settings(set: &QosSet) -> Vec<(&'static str, String)> {
 }
 
 /// Names that dumps and lists can hold.
-fn named(name: &str, what: &str) -> Result<(), Reject> {
-    if is_layer_name(name) || (what == "user" && !name.contains([',', '\'', '"', ':', '=', ' '])) {
+pub(super) fn named(name: &str, what: &str) -> Result<(), Reject> {
+    // A leading `*` marks the wckey of a job that names none.
+    let is_of_user = what == "user" || (what == "wckey" && !name.is_empty() && !name.starts_with('*'));
+    if is_layer_name(name) || (is_of_user && !name.contains([',', '\'', '"', ':', '=', ' '])) {
         return Ok(());
     }
     Err(Reject::Accounts(format!(

@@ -81,6 +81,9 @@ impl Draft<'_> {
         if which.is_empty() {
             return Err(Reject::Accounts(NO_CONDITIONS.to_owned()));
         }
+        if !which.wckeys.is_empty() {
+            return self.delete_wckeys(which);
+        }
         let users = self.matching_users(which);
         let members: Vec<Arc<Association>> = users
             .iter()
@@ -100,6 +103,42 @@ impl Draft<'_> {
             return Err(denied());
         }
         if narrow { self.drop_members(&users, &members) } else { self.drop_users(&users) }
+    }
+
+    /// Deletes wckeys of users. As in Slurm, jobs that have the keys keep them. A user who loses the default
+    /// gets the first of the remaining wckeys as default.
+    fn delete_wckeys(&mut self, which: &Which) -> Result<(), Reject> {
+        if !which.accounts.is_empty() || !which.partitions.is_empty() {
+            return Err(Reject::Accounts(" Mixing Account and WCKeys is not allowed".to_owned()));
+        }
+        if !self.caller.is_operator() {
+            return Err(denied());
+        }
+        let users = self.matching_users(which);
+        if users.is_empty() {
+            return Err(Reject::NothingToDo(NOTHING.to_owned()));
+        }
+        self.say(" Deleting user WCKeys...");
+        let mut defaults = Vec::new();
+        for user in users {
+            let mut made = User::clone(&user);
+            for key in user.wckeys.intersection(&which.wckeys) {
+                let line = format!("  C = {:<10} W = {key:<20} U = {:<9}", self.name(), user.name);
+                self.say(line);
+                made.wckeys.remove(key);
+            }
+            if made.default_wckey.as_ref().is_some_and(|key| which.wckeys.contains(key)) {
+                made.default_wckey = made.wckeys.first().cloned();
+                let default = made.default_wckey.as_deref().unwrap_or("NONE");
+                defaults.push(format!("  U = {:<9} Default WCKey = {default}", user.name));
+            }
+            self.put(AccountChange::User(Arc::new(made)));
+        }
+        if !defaults.is_empty() {
+            self.say(" Modified users...");
+            self.lines.extend(defaults);
+        }
+        Ok(())
     }
 
     /// Deletes users with all their associations; refuses if their jobs are pending or running.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::super::super::Reject;
+use super::add::named;
 use super::{DENIED, Draft, same_qos};
 use crate::cluster::AccountChange;
 use crate::model::accounts::ask::{AccountSet, AssociationSet, LoadLine, QosSet, UsageLine, UserAdd};
@@ -109,6 +110,15 @@ impl Draft<'_> {
                     self.say(format!(" Added user {name} to account {account}"));
                 }
             }
+        }
+        let wckeys = add.all_wckeys();
+        wckeys.iter().try_for_each(|key| named(key, "wckey"))?;
+        if let Some(user) = self.tree.user(name).map(Arc::clone) {
+            let was = user.default_wckey.as_deref().unwrap_or("NONE");
+            let default = add.set.default_wckey.as_deref().filter(|default| *default != was);
+            let added = self.new_wckeys(name, &wckeys);
+            self.lines.extend(default.map(|default| differs("Default WCKey", "User", name, was, default)));
+            self.lines.extend(added.iter().map(|key| format!(" Adding WCKey '{key}' to User '{name}'")));
         }
         // The line of a user may precede those of some of the user's accounts. A default account that the
         // user is not in yet is set by its own line.

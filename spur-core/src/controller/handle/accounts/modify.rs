@@ -148,7 +148,7 @@ impl Draft<'_> {
             .filter(|member| fits(which, member))
             .cloned()
             .collect();
-        let own = set.default_account.is_some() || set.admin_level.is_some();
+        let own = set.default_account.is_some() || set.default_wckey.is_some() || set.admin_level.is_some();
         if users.is_empty() || (!own && members.is_empty()) {
             return Err(Reject::NothingToDo(NOTHING.to_owned()));
         }
@@ -188,7 +188,8 @@ impl Draft<'_> {
     ) -> Result<(), Reject> {
         let levels = set.admin_level.is_none() || self.caller.is_administrator();
         let mine = |user: &Arc<User>| self.caller.is_operator() || user.name == self.caller.owner.user;
-        let default = set.default_account.is_none() || users.iter().all(mine);
+        let defaults = set.default_account.is_some() || set.default_wckey.is_some();
+        let default = !defaults || users.iter().all(mine);
         let places =
             set.association.is_empty() || members.iter().all(|member| self.may_change(&member.account));
         if levels && default && places { Ok(()) } else { Err(denied()) }
@@ -196,31 +197,43 @@ impl Draft<'_> {
 
     fn modify_own(&mut self, users: &[Arc<User>], set: &UserSet) -> Result<(), Reject> {
         if let Some(account) = &set.default_account {
-            let elsewhere =
-                |user: &&Arc<User>| !self.tree.of_user(&user.name).any(|own| own.account == *account);
-            let without: Vec<String> = users
-                .iter()
-                .filter(elsewhere)
-                .map(|user| format!("\n  U = {} C = {}", user.name, self.name()))
-                .collect();
-            if !without.is_empty() {
-                return Err(Reject::Accounts(format!(
-                    " Can't modify because these users aren't associated with new default account '{account}'...{}",
-                    without.concat()
-                )));
-            }
+            let is_in = |user: &User| self.tree.of_user(&user.name).any(|own| own.account == *account);
+            self.all_have(users, is_in, &format!("account '{account}'"))?;
+        }
+        if let Some(wckey) = &set.default_wckey {
+            self.all_have(users, |user| user.wckeys.contains(wckey), &format!("wckey '{wckey}'"))?;
         }
         self.say(" Modified users...");
         for user in users {
             self.say(format!("  {}", user.name));
             let mut made = User::clone(user);
             made.default_account = set.default_account.clone().or(made.default_account);
+            made.default_wckey = set.default_wckey.clone().or(made.default_wckey);
             made.admin_level = set.admin_level.unwrap_or(made.admin_level);
             if made != **user {
                 self.put(AccountChange::User(Arc::new(made)));
             }
         }
         Ok(())
+    }
+
+    /// Refuses a new default that some of the users do not have.
+    fn all_have(
+        &self,
+        users: &[Arc<User>],
+        has: impl Fn(&User) -> bool,
+        default: &str,
+    ) -> Result<(), Reject> {
+        let without = users.iter().filter(|user| !has(user));
+        let without: Vec<String> =
+            without.map(|user| format!("\n  U = {} C = {}", user.name, self.name())).collect();
+        if without.is_empty() {
+            return Ok(());
+        }
+        Err(Reject::Accounts(format!(
+            " Can't modify because these users aren't associated with new default {default}...{}",
+            without.concat()
+        )))
     }
 
     /// The users who meet the conditions, by name.
@@ -233,6 +246,8 @@ impl Draft<'_> {
             !which.elsewhere
                 && any(&which.users, Some(&user.name))
                 && any(&which.default_accounts, user.default_account.as_ref())
+                && any(&which.default_wckeys, user.default_wckey.as_ref())
+                && (which.wckeys.is_empty() || !which.wckeys.is_disjoint(&user.wckeys))
                 && level(user.admin_level)
         };
         match which.names.is_empty() {

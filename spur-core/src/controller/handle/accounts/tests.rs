@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use crate::cluster::limits::Rule;
 use crate::cluster::{Cluster, Holder, snapshot};
+use crate::controller::handle::wckey;
 use crate::controller::{self, Command, Input, Reject, Reply};
 use crate::model::accounts::Charged;
 use crate::model::accounts::ask::{self, Ask, Entity, LoadLine, Word};
@@ -521,4 +522,103 @@ fn imported_usage_is_set_and_not_added() {
         world.change("alice", Ask::Load { lines: Vec::new(), clean: false }, None),
         Err(Reject::AccountsDenied(_))
     ));
+}
+
+#[test]
+fn users_have_wckeys_in_slurms_words() {
+    let mut world = site();
+    let said = world.ok("root", "add user erin account=chem wckeys=K2,k1,k2 defaultwckey=k3 maxjobs=4");
+    let wanted = " Adding User(s)\n  erin\n Settings =\n  Default WCKey   = k3\n Associations =\n  U = erin      A = chem       C = c         \n \
+                  WCKeys =\n  U = erin      W = k2         C = c         \n  U = erin      W = k1         C = c         \n  U = erin      \
+                  W = k3         C = c         \n Non Default Settings\n  MaxJobs       = 4";
+    assert_eq!(said, wanted);
+    let said = world.ok("root", "add user bob,dave wckey=k1");
+    assert_eq!(
+        said,
+        " WCKeys =\n  U = bob       W = k1         C = c         \n  U = dave      W = k1         C = c         "
+    );
+    assert_eq!(world.no("root", "add user bob account=chem wckey=k1"), " Nothing new added.");
+    assert!(world.no("root", "add user bob wckey=*k1").contains("'*k1' cannot be the name"));
+    let state = |world: &World, name: &str| {
+        let user = world.0.accounts().user(name).unwrap();
+        let keys: Vec<&str> = user.wckeys.iter().map(|key| &**key).collect();
+        format!("{} {}", user.default_wckey.as_deref().unwrap_or("-"), keys.join(","))
+    };
+    assert_eq!((state(&world, "erin"), state(&world, "bob")), ("k3 k1,k2,k3".into(), "k1 k1".into()));
+    world.ok("root", "modify user erin set defaultwckey=K2");
+    assert_eq!(
+        world.no("root", "modify user bob,erin set defaultwckey=k2"),
+        " Can't modify because these users aren't associated with new default wckey 'k2'...\n  U = bob C = c"
+    );
+    assert!(world.no("bob", "modify user erin set defaultwckey=k1").contains("Access/permission denied"));
+    world.ok("erin", "modify user erin set defaultwckey=k1");
+    assert!(world.no("erin", "add user erin wckey=k9").contains("Access/permission denied"));
+    assert!(world.no("erin", "delete user erin wckey=k2").contains("Access/permission denied"));
+    assert_eq!(
+        world.no("root", "delete user erin account=chem wckey=k1"),
+        " Mixing Account and WCKeys is not allowed"
+    );
+    assert_eq!(world.no("root", "delete user alice wckey=k1"), " Nothing deleted");
+    assert_eq!(
+        world.ok("root", "delete user where wckeys=k1,k2"),
+        " Deleting user WCKeys...\n  C = c          W = k1                   U = bob      \n  C = c          W = k1                   \
+         U = dave     \n  C = c          W = k1                   U = erin     \n  C = c          W = k2                   U = erin     \n \
+         Modified users...\n  U = bob       Default WCKey = NONE\n  U = dave      Default WCKey = NONE\n  U = erin      Default \
+         WCKey = k3"
+    );
+    assert_eq!((state(&world, "erin"), state(&world, "bob")), ("k3 k3".into(), "- ".into()));
+    world.ok("root", "delete user erin");
+    world.ok("root", "add user erin account=chem");
+    assert_eq!(state(&world, "erin"), "- ");
+}
+
+#[test]
+fn a_job_has_a_wckey_where_wckeys_are_tracked() {
+    let mut world = site();
+    world.ok("root", "add user alice wckeys=k1,k2");
+    let wckey = |world: &World, user: &str, named: Option<&str>| {
+        let mut spec = JobSpec::plain("j".into(), caller(user).owner, Shape::default());
+        if let Some(named) = named {
+            spec.extra.get_or_insert_default().wckey = Some(named.into());
+        }
+        let outcome = wckey::fill_in(&world.0, &mut spec);
+        let wckey = spec.extra.and_then(|extra| extra.wckey).unwrap_or_else(|| "none".into());
+        outcome.map_or_else(|refused| refused.to_string(), |()| wckey.into_string())
+    };
+    assert_eq!(
+        (wckey(&world, "alice", None), wckey(&world, "alice", Some("K1"))),
+        ("none".into(), "K1".into())
+    );
+    let policy = |track_wckey, enforced: &[AccountingEnforce]| {
+        let mut policy = Policy { cluster_name: "c".into(), ..Policy::default() };
+        policy.jobs.track_wckey = track_wckey;
+        policy.jobs.accounting_enforce = enforced.to_vec();
+        policy
+    };
+    world.reconfigure(policy(true, &[]));
+    for (user, named, wanted) in [
+        ("alice", None, "*k1"),
+        ("alice", Some("K2"), "k2"),
+        ("alice", Some("Other"), "other"),
+        ("bob", None, "*"),
+        ("nobody", Some("k1"), "k1"),
+    ] {
+        assert_eq!(wckey(&world, user, named), wanted, "{user} {named:?}");
+    }
+    world.reconfigure(policy(false, &[AccountingEnforce::Wckeys]));
+    let has_none = "user bob has no wckey; an operator adds one with sacctmgr add user bob WCKeys=";
+    for (user, named, wanted) in [
+        ("alice", None, "*k1".to_owned()),
+        ("alice", Some("K2"), "k2".to_owned()),
+        (
+            "alice",
+            Some("Other"),
+            "Invalid wckey specification: 'other'; wckeys of user alice: k1, k2".to_owned(),
+        ),
+        ("alice", Some("*k1"), "Invalid wckey specification: '*k1'; wckeys of user alice: k1, k2".to_owned()),
+        ("bob", None, format!("Invalid wckey specification: the job names none; {has_none}")),
+        ("bob", Some("k1"), format!("Invalid wckey specification: 'k1'; {has_none}")),
+    ] {
+        assert_eq!(wckey(&world, user, named), wanted, "{user} {named:?}");
+    }
 }

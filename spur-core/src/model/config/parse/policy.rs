@@ -59,6 +59,7 @@ pub(super) fn jobs(section: &mut Section<'_>) -> JobPolicy {
         jobs.max_batch_requeue => section.integer("max_batch_requeue", 1..=1_000_000),
         jobs.kill_on_bad_exit => section.boolean("kill_on_bad_exit"),
         jobs.use_interactive_step => section.boolean("use_interactive_step"),
+        jobs.track_wckey => section.boolean("track_wckey"),
     );
     propagated(section, &mut jobs);
     jobs.private_data = private_data(section);
@@ -176,36 +177,38 @@ fn private_data(section: &mut Section<'_>) -> Vec<Private> {
     hidden.into_iter().collect()
 }
 
-/// Slurm's words for `accounting_storage_enforce` that Spur does not support, each with the reason.
-const NOT_ENFORCED: [(&str, &str); 2] =
-    [("wckeys", "wckeys are not kept"), ("all", "it includes wckeys, which are not kept")];
+/// The words that `accounting_storage_enforce` may contain.
+const ENFORCED: [(&str, &[AccountingEnforce]); 8] = [
+    ("associations", &[AccountingEnforce::Associations]),
+    ("limits", &[AccountingEnforce::Limits]),
+    ("qos", &[AccountingEnforce::Qos]),
+    ("safe", &[AccountingEnforce::Safe]),
+    ("wckeys", &[AccountingEnforce::Wckeys]),
+    ("nosteps", &[AccountingEnforce::NoSteps]),
+    ("nojobs", &[AccountingEnforce::NoJobs]),
+    // As in Slurm, `all` keeps all records.
+    (
+        "all",
+        &[
+            AccountingEnforce::Associations,
+            AccountingEnforce::Limits,
+            AccountingEnforce::Qos,
+            AccountingEnforce::Safe,
+            AccountingEnforce::Wckeys,
+        ],
+    ),
+];
 
 fn accounting_enforce(section: &mut Section<'_>) -> Vec<AccountingEnforce> {
     let key = "accounting_storage_enforce";
-    let known = [
-        ("associations", AccountingEnforce::Associations),
-        ("limits", AccountingEnforce::Limits),
-        ("qos", AccountingEnforce::Qos),
-        ("safe", AccountingEnforce::Safe),
-        ("nosteps", AccountingEnforce::NoSteps),
-        ("nojobs", AccountingEnforce::NoJobs),
-    ];
     let mut enforced = BTreeSet::new();
     for (line, word) in section.strings(key) {
-        let refused = NOT_ENFORCED.iter().find(|(name, _)| name.eq_ignore_ascii_case(word));
-        match (known.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)), refused) {
-            (Some((_, part)), _) => drop(enforced.insert(*part)),
-            (None, Some((_, why))) => {
-                let text = format!(
-                    "`{word}`: {why}; write `associations`, `limits`, `qos`, `safe`, `nosteps` or `nojobs`"
-                );
-                section.refuse_at(line, key, text);
-            }
-            (None, None) => {
-                let text = format!(
-                    "there is no `{word}` here; known are associations, limits, qos, safe, nosteps, nojobs"
-                );
-                section.refuse_at(line, key, text);
+        match ENFORCED.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)) {
+            Some((_, parts)) => enforced.extend(*parts),
+            None => {
+                let known: Vec<&str> = ENFORCED.iter().map(|(name, _)| *name).collect();
+                let problem = format!("there is no `{word}` here; known are {}", known.join(", "));
+                section.refuse_at(line, key, problem);
             }
         }
     }

@@ -91,16 +91,20 @@ impl<'a> Tariff<'a> {
         }
     }
 
-    /// True if the charge follows from the amounts of resources alone, whichever nodes they are on.
+    /// True if the charge follows from the requested amounts of resources, whichever nodes they are on, and
+    /// is no less if the job gets more. With a negative weight, more of a resource costs less.
     #[must_use]
     pub fn is_by_amounts(self) -> bool {
-        !self.weights.is_empty() || self.billing == Billing::Cpu
+        match self.weights.is_empty() {
+            true => self.billing == Billing::Cpu,
+            false => !self.weights.has_negative(),
+        }
     }
 
     /// The charge for each second of these resources. With weights, the charge is the weighted sum of the
     /// resources; with `MAX_TRES`, the largest weighted resource of nodes plus the weighted licences; with
-    /// `MAX_TRES_GRES`, GRES are added like licences. Without weights, the charge is the CPUs, or the
-    /// `shares` of nodes, rounded up.
+    /// `MAX_TRES_GRES`, GRES are added like licences. A sum below 0 charges nothing. Without weights, the
+    /// charge is the CPUs, or the `shares` of nodes, rounded up.
     fn charge(self, tres: &Tres, shares: Rate) -> Rate {
         if self.weights.is_empty() {
             return match self.billing {
@@ -108,7 +112,7 @@ impl<'a> Tariff<'a> {
                 Billing::Share => shares.rounded_up(),
             };
         }
-        let (mut largest, mut sum) = (0, 0_u128);
+        let (mut largest, mut sum) = (0, 0_i128);
         for (kind, weighted) in self.weights.of(tres) {
             match kind {
                 TresKind::License(_) => sum = sum.saturating_add(weighted),
@@ -117,13 +121,16 @@ impl<'a> Tariff<'a> {
                 _ => sum = sum.saturating_add(weighted),
             }
         }
-        Rate(sum.saturating_add(largest))
+        Rate(u128::try_from(sum.saturating_add(largest)).unwrap_or(0))
     }
 
     /// A lower bound of the charge for resources whose nodes are not known yet: the number of CPUs stands for
-    /// the shares of nodes.
+    /// the shares of nodes. The bound is 0 with a negative weight.
     #[must_use]
     pub fn least(self, tres: &Tres) -> Rate {
+        if self.weights.has_negative() {
+            return Rate::default();
+        }
         self.charge(tres, Rate::whole(tres.get(&TresKind::Cpu)))
     }
 }
@@ -388,5 +395,33 @@ impl Cluster {
             count.add_node(shape, u64::from(cpus.len()), *memory_mb, devices);
         }
         count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The charge of four CPUs, 8 GiB of memory and a licence, and the lower bound of the charge.
+    fn charged(weights: &str, flags: &[PriorityFlag]) -> (u64, u64) {
+        let scheduler = SchedulerPolicy { priority_flags: flags.to_vec(), ..SchedulerPolicy::default() };
+        let tres_billing_weights = weights.parse().unwrap();
+        let partition = PartitionConfig { tres_billing_weights, ..PartitionConfig::default() };
+        let tariff = Tariff::new(&scheduler, &partition);
+        let tres = "cpu=4,mem=8G,license/a=1".parse().unwrap();
+        (tariff.charge(&tres, Rate::default()).count(), tariff.least(&tres).count())
+    }
+
+    #[test]
+    fn a_negative_weight_is_a_discount() {
+        for (weights, flags, wanted) in [
+            ("CPU=2,Mem=0.5G,License/a=3", &[][..], (15, 15)),
+            ("CPU=2,Mem=-0.5G", &[], (4, 0)),
+            ("CPU=2,Mem=-5G", &[], (0, 0)),
+            ("CPU=2,Mem=-5G,License/a=3", &[PriorityFlag::MaxTres], (11, 0)),
+            ("CPU=2,License/a=-3", &[PriorityFlag::MaxTres], (5, 0)),
+        ] {
+            assert_eq!(charged(weights, flags), wanted, "{weights} {flags:?}");
+        }
     }
 }

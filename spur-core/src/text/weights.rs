@@ -45,7 +45,7 @@ impl Per {
 pub struct Weight {
     /// Kind of resource.
     pub kind: TresKind,
-    /// Weight as written, from 0 to 2^32 - 1.
+    /// Weight as written, from -(2^32 - 1) to 2^32 - 1.
     pub number: f64,
     /// Unit to which the weight applies.
     pub per: Per,
@@ -66,14 +66,10 @@ impl Weight {
 
     /// Weighted count of a resource, in units of 2^-32, rounded down. A count of memory is in mebibytes.
     #[must_use]
-    pub fn times(&self, count: u64) -> u128 {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a weight is from 0 to 2^32 - 1"
-        )]
-        let weight = (self.number * f64::from(2.0_f32.powi(32))).round() as u64;
-        let product = u128::from(weight) * u128::from(count);
+    pub fn times(&self, count: u64) -> i128 {
+        #[expect(clippy::cast_possible_truncation, reason = "a weight is below 2^32 in amount")]
+        let weight = (self.number * f64::from(2.0_f32.powi(32))).round() as i128;
+        let product = weight.saturating_mul(i128::from(count));
         match self.per {
             Per::Kibi => product.saturating_mul(1 << 10),
             Per::One => product,
@@ -100,8 +96,14 @@ impl TresWeights {
         self.0.is_empty()
     }
 
+    /// True if a weight is below 0.
+    #[must_use]
+    pub fn has_negative(&self) -> bool {
+        self.0.iter().any(|weight| weight.number < 0.0)
+    }
+
     /// Each kind that has a weight, with its weighted count in units of 2^-32.
-    pub fn of<'a>(&'a self, tres: &'a Tres) -> impl Iterator<Item = (&'a TresKind, u128)> {
+    pub fn of<'a>(&'a self, tres: &'a Tres) -> impl Iterator<Item = (&'a TresKind, i128)> {
         self.0.iter().map(|weight| (&weight.kind, weight.times(tres.get(&weight.kind))))
     }
 }
@@ -151,9 +153,9 @@ impl FromStr for TresWeights {
                 Some((per, unit)) => (&value[..value.len() - unit.len()], *per),
                 None => (value, Per::One),
             };
-            let number = number.parse().ok().filter(|number| (0.0..=LARGEST).contains(number));
-            let number =
-                number.ok_or_else(|| refuse(format!("`{value}` is not a weight from 0 to {LARGEST}")))?;
+            let number = number.parse().ok().filter(|number| (-LARGEST..=LARGEST).contains(number));
+            let number = number
+                .ok_or_else(|| refuse(format!("`{value}` is not a weight from -{LARGEST} to {LARGEST}")))?;
             if weights.iter().any(|known| known.kind == kind) {
                 return Err(refuse(format!("`{kind}` comes twice")));
             }
@@ -177,15 +179,24 @@ mod tests {
         assert_eq!(weights.to_string().parse::<TresWeights>().unwrap(), weights);
         assert_eq!("mem=5M".parse::<TresWeights>().unwrap().to_string(), "Mem=5");
         let tres: Tres = "cpu=3,mem=6G,gres/gpu=1".parse().unwrap();
-        let of: Vec<u128> = weights.of(&tres).map(|(_, weighted)| weighted).collect();
+        let of: Vec<i128> = weights.of(&tres).map(|(_, weighted)| weighted).collect();
         assert_eq!(of, [9 << 31, 3 << 31, 2 << 32]);
         let by_kib: TresWeights = "Mem=1K".parse().unwrap();
-        assert_eq!(by_kib.of(&"mem=1".parse().unwrap()).map(|(_, all)| all).sum::<u128>(), 1 << 42);
+        assert_eq!(by_kib.of(&"mem=1".parse().unwrap()).map(|(_, all)| all).sum::<i128>(), 1 << 42);
+        assert!(!weights.has_negative());
+        let discount: TresWeights = "CPU=1,Mem=-0.5G".parse().unwrap();
+        assert_eq!((discount.to_string().as_str(), discount.has_negative()), ("CPU=1,Mem=-0.5G", true));
+        assert_eq!(
+            discount.of(&tres).map(|(_, weighted)| weighted).collect::<Vec<_>>(),
+            [3 << 32, -(3 << 32)]
+        );
     }
 
     #[test]
     fn a_weight_that_cannot_be_read_is_refused() {
-        for text in ["CPU", "CPU=x", "foo=1", "CPU=1,cpu=2", "CPU=-1", "CPU=1G", "billing=1", "CPU=nan"] {
+        for text in
+            ["CPU", "CPU=x", "foo=1", "CPU=1,cpu=2", "CPU=-4294967296", "CPU=1G", "billing=1", "CPU=nan"]
+        {
             assert!(text.parse::<TresWeights>().is_err(), "{text}");
         }
     }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply};
-use crate::cluster::{Cluster, Event};
+use super::reconfigure::NEGATIVE_WEIGHTS;
+use crate::cluster::{Cluster, Event, FeatureLevel};
 use crate::model::caller::Caller;
 use crate::model::config::edit::{self, Known};
 use crate::model::config::{PartitionConfig, Private};
@@ -79,6 +80,9 @@ fn changed(
         Some((key, problem)) => Err(Reject::Invalid(format!("{key}: {problem}"))),
         None => {
             cluster.allows(&config)?;
+            if config.tres_billing_weights.has_negative() {
+                cluster.has_level(FeatureLevel(2), NEGATIVE_WEIGHTS)?;
+            }
             Ok(config)
         }
     }

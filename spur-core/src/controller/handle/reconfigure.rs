@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply, kept_priority, reported};
 use super::accounts;
-use crate::cluster::{AccountChange, Cluster, Event};
+use crate::cluster::{AccountChange, Cluster, Event, FeatureLevel};
 use crate::id::NodeId;
 use crate::model::caller::Caller;
 use crate::model::config::{Policy, QosConfig};
@@ -13,6 +13,9 @@ use crate::model::fabric::Fabric;
 use crate::sched::licensed;
 use crate::text::hostlist::HostList;
 use crate::text::time::Time;
+
+/// The words for negative weights of resources, which a program of level 1 cannot read.
+pub(super) const NEGATIVE_WEIGHTS: &str = "a negative TRES weight";
 
 pub(super) struct Decision {
     /// The new policy; `None` if it equals the one in force.
@@ -39,6 +42,9 @@ pub(super) fn check(
         return Ok(Decision { policy: None, file_qos, changes: told.sentences });
     }
     cluster.allows(&policy)?;
+    if policy.has_negative_weights() {
+        cluster.has_level(FeatureLevel(2), NEGATIVE_WEIGHTS)?;
+    }
     // Only names matter for judging a topology; numbers are assigned when the policy is applied.
     let nodes: Vec<(NodeId, &str)> =
         (0u32..).map(NodeId).zip(policy.nodes.iter().map(|node| &*node.name)).collect();

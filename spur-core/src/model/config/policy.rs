@@ -174,6 +174,15 @@ pub enum Private {
     Users,
 }
 
+impl Policy {
+    /// True if a resource has a negative weight, for billing or for priority.
+    #[must_use]
+    pub fn has_negative_weights(&self) -> bool {
+        let billing = self.partitions.iter().map(|partition| &partition.tres_billing_weights);
+        billing.chain([&self.scheduler.priority_weight_tres]).any(TresWeights::has_negative)
+    }
+}
+
 impl JobPolicy {
     /// True if `private_data` hides this information from the caller.
     #[must_use]

@@ -119,3 +119,53 @@ fn a_budget_that_runs_out_ends_what_runs() {
     let second = cluster.sbatch(&["-A", "chem", "-q", "fast", "--wrap", "true"]);
     client.wait(second, |job| job.reason == "QOSGrpCPUMinutesLimit");
 }
+
+/// With `safe`, the usage factor of a QOS counts for limits of resources times minutes before a job starts if
+/// the QOS has the flag `UsageFactorSafe`.
+#[test]
+fn the_usage_factor_counts_before_a_start_with_its_flag() {
+    let user = me();
+    let safe = "accounting_storage_enforce = [\"safe\"]\n";
+    let cluster = Cluster::start(&Setup { controller: safe, ..Setup::default() });
+    let mut client = cluster.client();
+    change(&cluster, "add qos half UsageFactor=0.5 Flags=UsageFactorSafe");
+    change(&cluster, "add qos twice UsageFactor=2 Flags=UsageFactorSafe");
+    change(&cluster, "add qos plain UsageFactor=0.5");
+    change(&cluster, "add account budget QOS=half,twice,plain GrpTRESMins=cpu=10");
+    change(&cluster, "add account runs QOS=half,twice,plain GrpTRESRunMins=cpu=10");
+    change(&cluster, "add account long QOS=half,twice,plain MaxTRESMins=cpu=10");
+    for account in ["budget", "runs", "long"] {
+        change(&cluster, &format!("add user {user} account={account}"));
+    }
+    for (account, reason) in [
+        ("budget", "AssocGrpCPUMinutesLimit"),
+        ("runs", "AssocGrpCPURunMinutesLimit"),
+        ("long", "AssocMaxCpuMinutesPerJobLimit"),
+    ] {
+        for (qos, minutes, starts) in
+            [("half", "19", true), ("half", "21", false), ("plain", "11", false), ("twice", "6", false)]
+        {
+            let job = cluster.sbatch(&["-A", account, "-q", qos, "-t", minutes, "--wrap", "true"]);
+            if starts {
+                client.wait_for(job, "COMPLETED");
+            } else {
+                client.wait(job, |job| job.reason == reason);
+                cluster.ok(&["scancel", &job.to_string()]);
+            }
+        }
+    }
+    // What running jobs may still use counts by the factor, too.
+    let mut gate = cluster.gate("gate");
+    let submit = |minutes: &str, program: &str| {
+        cluster.sbatch(&["-A", "budget", "-q", "half", "-t", minutes, "--wrap", program])
+    };
+    let runs = submit("12", "read x <gate");
+    client.wait_for(runs, "RUNNING");
+    let fits = submit("7", "true");
+    client.wait_for(fits, "COMPLETED");
+    let waits = submit("9", "true");
+    client.wait(waits, |job| job.reason == "AssocGrpCPUMinutesLimit");
+    gate.open();
+    client.wait_for(runs, "COMPLETED");
+    client.wait_for(waits, "COMPLETED");
+}

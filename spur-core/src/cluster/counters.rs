@@ -7,11 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::holder::Holder;
+use super::limits::counted_seconds;
 use super::tres::Held;
 use super::{AccountChange, Cluster};
 use crate::id::{JobId, NodeId};
-use crate::model::accounts::Charged;
-use crate::model::accounts::usage::Amount;
+use crate::model::accounts::qos::QosFlag;
+use crate::model::accounts::usage::{Amount, Rate};
+use crate::model::accounts::{Charged, Qos};
 use crate::model::config::AccountingEnforce;
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{Completing, Phase, Then};
@@ -54,6 +56,15 @@ pub struct Holding {
     pub held: Held,
     /// The time for which they may still be held.
     pub rest: Rest,
+    /// The factor of this time in limits of resources times minutes; `None` for 1.
+    pub time_factor: Option<Rate>,
+}
+
+impl Holding {
+    /// Number of seconds that the rest of the time counts in limits of resources times minutes.
+    fn seconds(&self, now: Time) -> u64 {
+        counted_seconds(self.rest.seconds(now), self.time_factor)
+    }
 }
 
 /// The entities for which one job counts, and its amounts.
@@ -124,7 +135,7 @@ impl Counters {
         let running = self.tally(holder).into_iter().flat_map(|tally| &tally.running);
         let holdings = running.filter(|job| !except.contains(job));
         let holdings = holdings.filter_map(|job| self.counted(*job)?.holding.as_ref());
-        let each = holdings.map(|held| Amount::of(held.held.rate(tres), held.rest.seconds(now)));
+        let each = holdings.map(|holding| Amount::of(holding.held.rate(tres), holding.seconds(now)));
         each.fold(Amount::ZERO, Amount::plus)
     }
 
@@ -230,8 +241,8 @@ impl Cluster {
         }
     }
 
-    /// True if these changes may make jobs count for other associations or QOS. A change of limits alone
-    /// does not.
+    /// True if these changes may make jobs count for other associations or QOS, or their time by another
+    /// factor. A change of limits alone does not.
     pub(super) fn moves_jobs(&self, changes: &[AccountChange]) -> bool {
         let tree = &self.accounts;
         changes.iter().any(|change| match change {
@@ -242,7 +253,10 @@ impl Cluster {
             AccountChange::User(new) => {
                 tree.user(&new.name).is_none_or(|old| old.default_account != new.default_account)
             }
-            AccountChange::Qos(new) => tree.qos_numbered(new.id).is_none(),
+            AccountChange::Qos(new) => tree.qos_numbered(new.id).is_none_or(|old| {
+                let is_safe = |qos: &Qos| qos.flags.contains(&QosFlag::UsageFactorSafe);
+                (old.usage_factor, is_safe(old)) != (new.usage_factor, is_safe(new))
+            }),
             AccountChange::AssociationDeleted(_)
             | AccountChange::UserDeleted(_)
             | AccountChange::QosDeleted(_) => true,
@@ -270,24 +284,25 @@ impl Cluster {
                 Some(kept) => {
                     let partition = &*kept.partition;
                     let held = self.amounts_proposed(&job.spec, partition, &kept.parts, kept.exclusive).all;
-                    let rest = Rest::of(job.spec.time_limit);
-                    (self.charged_in(&job.spec, partition), Some(Holding { held, rest }))
+                    (self.charged_in(&job.spec, partition), Some((held, Rest::of(job.spec.time_limit))))
                 }
                 None => (self.charged_in(&job.spec, job.spec.partitions.first()?), None),
             },
             Phase::Running { alloc, started, .. } => {
                 let end = job.ends_at(*started);
                 let rest = if end.is_never() { Rest::Endless } else { Rest::Until(end) };
-                (alloc.charged, Some(Holding { held: self.amounts_held(&job.spec, alloc).all, rest }))
+                (alloc.charged, Some((self.amounts_held(&job.spec, alloc).all, rest)))
             }
             Phase::Suspended(held) => {
                 let rest = Rest::of(job.remaining(self.at()));
                 let amounts = self.amounts_held(&job.spec, &held.alloc);
-                (held.alloc.charged, Some(Holding { held: amounts.all, rest }))
+                (held.alloc.charged, Some((amounts.all, rest)))
             }
             Phase::Completing(Completing { then: Then::Requeue { .. }, alloc, .. }) => (alloc.charged, None),
             Phase::Completing(_) | Phase::Ended(_) => return None,
         };
+        let time_factor = self.time_factor(charged);
+        let holding = holding.map(|(held, rest)| Holding { held, rest, time_factor });
         let holders = Holder::of(&self.accounts, charged, &job.spec.owner.user);
         let submitted = job.task_count() as u64;
         let accrues = matches!(&job.phase, Phase::Pending(pending) if pending.accrued.is_some());

@@ -69,7 +69,7 @@ struct StartedTally {
 impl Started {
     /// Counts a job that starts.
     pub fn add(&mut self, asked: &Asked<'_>) {
-        let seconds = asked.limit.seconds().unwrap_or(u64::MAX);
+        let seconds = asked.seconds();
         let all = &asked.amounts.all;
         for holder in &asked.rules.holders {
             let tally = self.0.entry(holder.clone()).or_default();
@@ -211,7 +211,7 @@ impl<S: Sums> Judge<'_, S> {
         asked: &Asked<'_>,
     ) -> Option<Stop> {
         let (wants, most) = (asked.amounts.all.rate(tres), Rate::whole(rule.most));
-        let promises = Amount::of(wants, asked.limit.seconds().unwrap_or(u64::MAX));
+        let promises = Amount::of(wants, asked.seconds());
         let most_seconds = Amount::of(most, 60);
         let wants_some = wants > Rate::default();
         let count = |rate: Rate| rate.rounded_up().count();

@@ -19,7 +19,9 @@ pub use threshold::BelowThreshold;
 use super::tres::Amounts;
 use super::{Cluster, FeatureLevel};
 use crate::id::JobId;
-use crate::model::accounts::LimitKind;
+use crate::model::accounts::qos::QosFlag;
+use crate::model::accounts::usage::Rate;
+use crate::model::accounts::{Charged, LimitKind};
 use crate::model::config::{AccountingEnforce, PriorityFlag};
 use crate::model::job::JobSpec;
 use crate::model::reason::Reason;
@@ -49,6 +51,28 @@ impl<'a> Asked<'a> {
     #[must_use]
     pub fn of(spec: &'a JobSpec, rules: &'a Rules, amounts: &'a Amounts, limit: TimeLimit) -> Self {
         Self { spec, rules, amounts, limit, at_least: false, bills_at_least: false }
+    }
+
+    /// Number of seconds that the job counts in limits of resources times minutes; `u64::MAX` without a time
+    /// limit.
+    #[must_use]
+    pub fn seconds(&self) -> u64 {
+        counted_seconds(self.limit.seconds().unwrap_or(u64::MAX), self.rules.time_factor)
+    }
+}
+
+/// A number of seconds times the factor of a QOS, rounded up. `u64::MAX` stands for no time limit, and stays
+/// unless the factor is 0.
+#[must_use]
+pub fn counted_seconds(seconds: u64, factor: Option<Rate>) -> u64 {
+    match factor {
+        None => seconds,
+        Some(Rate(0)) => 0,
+        Some(_) if seconds == u64::MAX => seconds,
+        Some(Rate(factor)) => {
+            let product = u128::from(seconds).saturating_mul(factor);
+            u64::try_from(product.div_ceil(Rate::ONE.0)).unwrap_or(u64::MAX)
+        }
     }
 }
 
@@ -127,6 +151,14 @@ impl fmt::Display for Stop {
 }
 
 impl Cluster {
+    /// The factor of a job's time in limits of resources times minutes: the `UsageFactor` of its QOS, if the
+    /// QOS has the flag `UsageFactorSafe` and `safe` is enforced; `None` for 1.
+    pub(super) fn time_factor(&self, charged: Charged) -> Option<Rate> {
+        let qos = self.accounts.qos_numbered(charged.qos?)?;
+        let counts = qos.flags.contains(&QosFlag::UsageFactorSafe) && self.enforces(AccountingEnforce::Safe);
+        counts.then(|| Rate::ONE.times(qos.usage_factor))
+    }
+
     /// The first limit that keeps jobs from starting together; `None` if all may start. Jobs of `displaced`
     /// are about to lose their nominations and do not count.
     #[must_use]

@@ -8,6 +8,7 @@ use super::super::accounts::Accounts;
 use super::super::holder::Holder;
 use crate::model::accounts::limits::Unit;
 use crate::model::accounts::qos::QosFlag;
+use crate::model::accounts::usage::Rate;
 use crate::model::accounts::{Association, Charged, LimitKind, Limits, Qos};
 use crate::text::tres::TresKind;
 
@@ -143,6 +144,8 @@ pub struct Rules {
     /// The priority below which no nodes are kept for a waiting job (`MinPrioThreshold`): that of the first
     /// QOS that sets one, else that of the association; `None` if there is none.
     pub least_priority: Option<u64>,
+    /// The factor of the jobs' time in limits of resources times minutes; `None` for 1.
+    pub time_factor: Option<Rate>,
     /// The entities that the jobs count for.
     pub holders: Vec<Holder>,
 }
@@ -177,6 +180,7 @@ impl Rules {
             accrual: sources.rules(&ON_ACCRUAL, &OF_ASSOCIATIONS_ON_ACCRUAL),
             strict,
             least_priority: sources.least_priority(),
+            time_factor: cluster.time_factor(charged),
             holders: Holder::of(sources.tree, charged, user),
         }
     }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::cluster::Cluster;
-use crate::cluster::limits::{Asked, Rules, Stop};
+use crate::cluster::limits::{Asked, Rules, Stop, counted_seconds};
 use crate::cluster::tres::{self, Amounts, Count, Devices, Held, Tariff};
 use crate::id::{JobId, NodeId};
 use crate::model::config::AccountingEnforce;
@@ -451,7 +451,7 @@ pub(super) enum Earliest {
 }
 
 fn booking(rules: &Arc<Rules>, held: Held, limit: TimeLimit, time: Range<Time>) -> Booking {
-    let seconds = limit.seconds().unwrap_or(u64::MAX);
+    let seconds = counted_seconds(limit.seconds().unwrap_or(u64::MAX), rules.time_factor);
     Booking { rules: Arc::clone(rules), held, from: time.start, to: time.end, seconds }
 }
 

@@ -33,7 +33,7 @@ pub(super) struct Booking {
     pub(super) held: Held,
     pub(super) from: Time,
     pub(super) to: Time,
-    /// The seconds for which the job may hold its resources.
+    /// The seconds for which the job may hold its resources, as limits of resources times minutes count them.
     pub(super) seconds: u64,
 }
 
@@ -305,8 +305,7 @@ impl Room {
             (false, LimitKind::GrpWall) => Some(0),
             (false, LimitKind::GrpTresMins) if !self.safe => Some(0),
             (false, kind) if kind.counts_use() => {
-                let seconds = ask.asked.limit.seconds().unwrap_or(u64::MAX);
-                Some(self.counters[at].use_of(wants, seconds).0)
+                Some(self.counters[at].use_of(wants, ask.asked.seconds()).0)
             }
             (false, _) => None,
         };

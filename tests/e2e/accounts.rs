@@ -175,6 +175,51 @@ fn a_job_without_an_association_waits() {
 }
 
 #[test]
+fn jobs_have_wckeys_where_these_are_tracked() {
+    let user = me();
+    let mut cluster = Cluster::start(&Setup { controller: "track_wckey = true\n", ..Setup::default() });
+    let mut client = cluster.client();
+    let run = |cluster: &Cluster, wckey: &[&str]| cluster.sbatch(&[wckey, &["--wrap", "true"]].concat());
+    let bare = run(&cluster, &[]);
+    change(&cluster, &format!("add user {user} account=root wckeys=course,thesis"));
+    let default = run(&cluster, &[]);
+    let other = run(&cluster, &["--wckey=Other"]);
+    let held = cluster.sbatch(&["-H", "-A", "root", "--wckey=THESIS", "--wrap", "true"]);
+    cluster.configure("controller", "accounting_storage_enforce = [\"wckeys\"]\n");
+    cluster.ok(&["scontrol", "reconfigure"]);
+    let refused = cluster.fails(&["sbatch", "--wckey=other", "--wrap", "true"]);
+    let says =
+        "sbatch: error: Batch job submission failed: Invalid wckey specification: 'other'; wckeys of user";
+    assert!(refused.starts_with(says), "{refused}");
+    let job = format!("JobId={held}");
+    let refused = cluster.fails(&["scontrol", "update", &job, "WCKey=other"]);
+    assert!(refused.contains("Invalid wckey specification"), "{refused}");
+    let shown = |cluster: &Cluster| cluster.ok(&["squeue", "-h", "-o", "%w", "-j", &held.to_string()]);
+    assert_eq!(shown(&cluster), "thesis\n");
+    cluster.ok(&["scontrol", "update", &job, "WCKey="]);
+    assert_eq!(shown(&cluster), "*course\n");
+
+    // The keys outlive the controller and a user who loses the default has the next one.
+    change(&cluster, &format!("delete user {user} wckey=course"));
+    cluster.kill("spurctld");
+    cluster.start_controller();
+    assert_eq!(
+        cluster.ok(&["sacctmgr", "-nP", "list", "wckeys", "format=wckey,user"]),
+        format!("thesis|{user}\n")
+    );
+    let users = cluster.ok(&["sacctmgr", "-nP", "list", "user", &user]);
+    assert!(users.contains("|thesis|"), "{users}");
+    cluster.ok(&["scontrol", "release", &held.to_string()]);
+    for job in [bare, default, other, held] {
+        client.wait_for(job, "COMPLETED");
+    }
+    let rows = cluster.rows(&["sacct", "-nXP", "-o", "jobid,wckey"]);
+    let wanted = [(bare, "*"), (default, "*course"), (other, "other"), (held, "*course")];
+    assert_eq!(rows, wanted.map(|(job, wckey)| format!("{job}|{wckey}")));
+    assert_eq!(cluster.rows(&["sacct", "-nXP", "-W", "other", "-o", "jobid"]), [other.to_string()]);
+}
+
+#[test]
 fn comments_of_jobs_are_set_after_their_end_and_kept() {
     let mut cluster = Cluster::start(&Setup::default());
     let mut client = cluster.client();

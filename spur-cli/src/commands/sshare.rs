@@ -164,7 +164,8 @@ const FIELDS: [Column<Share>; 15] = [
     field("GrpTRESRaw", 30, |row, _| in_minutes(&row.usage.tres_seconds)),
     field("ID", 6, |row, _| row.own.id.to_string()),
     field("LevelFS", 10, |row, _| match row.own.shares.as_str() {
-        _ if row.is_root() => String::new(),
+        // In classic fair share, `root` has a factor, and Slurm prints a level for it.
+        _ if row.is_root() && row.usage.factor.is_none() => String::new(),
         "parent" => String::new(),
         _ => real(row.usage.level.unwrap_or(0.0)),
     }),
@@ -399,6 +400,17 @@ mod tests {
             "anna|inf|cpu=10,mem=0,energy=0,node=0,billing=10,fs/disk=0,vmem=0,pages=0,gres/gpu=1\
              |cpu=2,mem=0,energy=0,node=0,billing=2,fs/disk=0,vmem=0,pages=0\n"
         );
+        // The level of `root` is blank in Fair Tree, in which accounts have no factor.
+        let level = Settings {
+            parsable: Some(false),
+            no_header: true,
+            format: Some("account,levelfs".into()),
+            ..Settings::default()
+        };
+        assert_eq!(level.text(&rows()[..1], &show).unwrap(), "root|\n");
+        let mut classic = rows();
+        classic[0].usage.factor = Some(0.5);
+        assert_eq!(level.text(&classic[..1], &show).unwrap(), "root|0.000000\n");
         let bare = Settings { no_header: true, parsable: Some(false), ..Settings::default() };
         assert_eq!(bare.text(&[], &show).unwrap(), "");
         let wrong = Settings { format: Some("foo".into()), ..Settings::default() };

@@ -389,9 +389,11 @@ fn fit(
     let idle = slots(&|node| if holds(node) { full(world, node) } else { [0; 3] });
     let (view, ask) = (View::new(fabric, &now, &idle), plain.ask(fabric));
     let mut placement = place::place(&view, &ask).ok()?;
-    // The GPUs in use on a node are known for the present only.
+    // The GPUs in use on a node are known for the present only. Without GPUs and memory, a slot of one CPU
+    // leaves as many CPUs on a node as slots.
     let asks_gpus = plain.gpus > 0 || plain.gpus_of_node > 0;
-    if at == seconds.now && !plain.whole && (asks_gpus || plain.cpus > 1 || plain.memory > 0) {
+    let cpus_of_slot = if plain.tasks.is_some() { plain.cpus } else { plain.on_each * plain.cpus };
+    if at == seconds.now && !plain.whole && (asks_gpus || cpus_of_slot > 1 || plain.memory > 0) {
         let scarcest = if asks_gpus { 2 } else { 0 };
         let free = |pos: Pos| seconds.throughout(fabric.node(pos), at, 1)[scarcest];
         placement = place::least_left(&view, &ask, placement, &free);

@@ -75,7 +75,7 @@ struct Call {
     failed: Option<String>,
 }
 
-/// The users of the site, each with a connection.
+/// The users of the site, each with an open connection.
 struct Site {
     users: Vec<Connection>,
     /// Seconds since the Unix epoch at the start of the load, less a day.
@@ -94,7 +94,11 @@ async fn make(target: &Target, arguments: &Arguments) -> anyhow::Result<()> {
         let uid = FIRST_USER + u32::try_from(number)?;
         anyhow::Ok(target.connection_as(uid)?.with_patience(PATIENCE))
     };
-    let users: Vec<Connection> = (0..arguments.clients).map(user).collect::<Result<_, _>>()?;
+    let mut users: Vec<Connection> = (0..arguments.clients).map(user).collect::<Result<_, _>>()?;
+    // The calls of a user share the connection that the first one opens.
+    for user in &mut users {
+        process::pid(user).await?;
+    }
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
     let yesterday = i64::try_from(now.as_secs())? - 86_400;
     let site = Arc::new(Site { users, yesterday, next_job: AtomicU64::new(0) });

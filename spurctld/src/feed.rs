@@ -34,9 +34,10 @@ impl Feed {
         }
         let entries: Entries = entries.into();
         self.replica.apply(&entries);
+        // A command hears of a failed node before the end of its allocation, so holders come before watchers.
+        self.holders.tell(&self.replica.read(), &entries);
         self.watchers.tell(&self.replica.read(), &entries);
         self.changes.note(&self.replica.read(), &entries);
-        self.holders.tell(&self.replica.read(), &entries);
         self.statistics.note(&self.replica.read(), &entries);
         // A follower that has ended, at the end of the process, misses nothing: the journal has the entries.
         let _ = self.planner.send(Arc::clone(&entries));

@@ -571,6 +571,16 @@ impl Daemon {
     }
 }
 
+/// Reads the output of a command until it contains `word`.
+pub(crate) fn await_word(stream: &mut impl Read, word: &str) -> String {
+    let (mut text, mut byte) = (String::new(), [0]);
+    while !text.contains(word) {
+        assert_eq!(stream.read(&mut byte).unwrap(), 1, "`{word}` is not said: {text}");
+        text.push(char::from(byte[0]));
+    }
+    text
+}
+
 /// The exit code and the output of a finished command.
 pub(crate) fn said(output: Output) -> Said {
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();

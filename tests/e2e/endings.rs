@@ -1,10 +1,9 @@
 //! The ends of steps that fail, are cancelled or lose a node, as `srun`, `sattach` and `spur logs -f` show
 //! them: every stream ends, and the exit codes are Slurm's.
 
-use std::io::Read;
 use std::process::{Child, Stdio};
 
-use crate::cluster::{Cluster, Gate, Said, Setup, said};
+use crate::cluster::{Cluster, Gate, Said, Setup, await_word, said};
 
 fn begin(cluster: &Cluster, words: &[&str]) -> Child {
     cluster.command(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it is a program")
@@ -12,15 +11,6 @@ fn begin(cluster: &Cluster, words: &[&str]) -> Child {
 
 fn at_end(child: Child) -> Said {
     said(child.wait_with_output().expect("it is a child"))
-}
-
-/// Reads what a command writes until it has written `word`.
-fn read_until(stream: &mut impl Read, word: &str) {
-    let (mut text, mut byte) = (String::new(), [0]);
-    while !text.contains(word) {
-        assert_eq!(stream.read(&mut byte).expect("it can be read"), 1, "`{word}` is not said: {text}");
-        text.push(char::from(byte[0]));
-    }
 }
 
 /// A step of two nodes with its `srun` and with an `sattach` that watches both nodes.
@@ -116,7 +106,7 @@ fn logs_end_with_their_script() {
     let mut up = cluster.gate("up");
     let held = cluster.sbatch(&["--hold", "--wrap", "true"]).to_string();
     let mut logs = begin(&cluster, &["spur", "logs", "-f", &held]);
-    read_until(logs.stderr.as_mut().expect("a pipe"), "waits");
+    await_word(logs.stderr.as_mut().expect("a pipe"), "waits");
     cluster.ok(&["scancel", &held]);
     ended_with("never started", &at_end(logs), 1, &["ended before it had started: CANCELLED"]);
 
@@ -125,7 +115,7 @@ fn logs_end_with_their_script() {
         let job = cluster.sbatch(&["-w", node, "--no-requeue", "-o", "out-%j", "--wrap", script]).to_string();
         up.wait();
         let mut logs = begin(cluster, &["spur", "logs", "-f", &job]);
-        read_until(logs.stdout.as_mut().expect("a pipe"), "first\n");
+        await_word(logs.stdout.as_mut().expect("a pipe"), "first\n");
         (job, logs)
     };
     let (job, logs) = follow(&cluster, "n1");

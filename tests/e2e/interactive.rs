@@ -1,7 +1,7 @@
 //! Allocations that commands hold: `srun` outside of jobs, and `salloc`.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::OpenptFlags;
 use rustix::termios::{LocalModes, Winsize};
 
-use crate::cluster::{Cluster, Said, Setup, said};
+use crate::cluster::{Cluster, Said, Setup, await_word, said};
 
 /// Two nodes of two CPUs; an allocation is given up soon after its command.
 fn cluster() -> Cluster {
@@ -29,16 +29,6 @@ fn end(child: Child) -> Said {
 
 fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
-}
-
-/// Reads the output of a command until it contains `word`.
-fn await_word(stream: &mut impl Read, word: &str) -> String {
-    let (mut text, mut byte) = (String::new(), [0]);
-    while !text.contains(word) {
-        assert_eq!(stream.read(&mut byte).unwrap(), 1, "`{word}` is not said: {text}");
-        text.push(char::from(byte[0]));
-    }
-    text
 }
 
 /// Makes a program of a script, in the directory where commands are called.
@@ -291,19 +281,19 @@ fn who_holds_an_allocation_is_told_of_nodes_that_fail() {
         let (ready, go) = (format!("up.{no_kill}"), format!("gate.{no_kill}"));
         let (mut up, mut gate) = (cluster.gate(&ready), cluster.gate(&go));
         let script = format!("echo >{ready}; read x <{go}");
-        let salloc = begin(&cluster, &[words, &["sh", "-c", &script]].concat());
+        let mut salloc = begin(&cluster, &[words, &["sh", "-c", &script]].concat());
         up.wait();
         cluster.ok(&["scontrol", "update", "NodeName=n2", "State=DOWN", "Reason=fan"]);
+        let revoked = "salloc: Job allocation 2 has been revoked.\n";
+        let failed = format!("salloc: error: Node failure on n2\n{}", if no_kill { "" } else { revoked });
+        await_word(salloc.stderr.as_mut().unwrap(), &failed);
         if no_kill {
             cluster.client().wait(only_job(&cluster), |job| job.nodes == "n[1,3]");
         } else {
             cluster.client().wait(2, |job| job.state == "NODE_FAIL");
         }
         gate.open();
-        let said = end(salloc).err;
-        let revoked = "salloc: Job allocation 2 has been revoked.\n";
-        let failed = format!("salloc: error: Node failure on n2\n{}", if no_kill { "" } else { revoked });
-        assert!(said.contains(&failed), "{said}");
+        end(salloc);
         cluster.ok(&["scontrol", "update", "NodeName=n2", "State=RESUME"]);
     }
 }

@@ -240,25 +240,27 @@ fn old_events_of_nodes_are_purged() {
     cluster.wait_until(|cluster| cluster.ok(&since) == "n2|fan\n");
 }
 
-/// A job that the dependency of a waiting job names is not purged, nor the last job.
+/// A task of an array that still has a task in memory is not purged, nor the last job.
 #[test]
 fn old_jobs_are_purged_and_reports_say_so() {
     let controller = "min_job_age = \"1s\"\npurge_job_after = \"2s\"";
     let cluster = Cluster::start(&Setup { controller, ..Setup::default() });
-    let rows = |job: u32| cluster.run(&["sacct", "-naj", &job.to_string()]);
-    // The dependency is there before the job that it names ends.
-    let named = cluster.sbatch(&["--hold", "-o", "/dev/null", "--wrap", "srun true"]);
-    cluster.sbatch(&["--hold", "-d", &format!("after:{named}+60"), "--wrap", "true"]);
-    assert_eq!(rows(named).err, "");
-    cluster.ok(&["scontrol", "release", &named.to_string()]);
-    cluster.wait_until(|_| rows(named).out.contains("COMPLETED"));
-    let old = cluster.sbatch(&["--wait", "-o", "/dev/null", "--wrap", "srun true"]);
+    let rows = |job: &str| cluster.run(&["sacct", "-naj", job]);
+    let array = cluster.sbatch(&["--hold", "--array=0-1", "-o", "/dev/null", "--wrap", "srun true"]);
+    let task = format!("{array}_0");
+    assert_eq!(rows(&task).err, "");
+    cluster.ok(&["scontrol", "release", &task]);
+    cluster.wait_until(|_| rows(&task).out.contains("COMPLETED"));
+    let [old, last] =
+        [(); 2].map(|()| cluster.sbatch(&["--wait", "-o", "/dev/null", "--wrap", "srun true"]).to_string());
     let purged = "sacct: records are complete from 20";
-    cluster.wait_until(|_| rows(old).out.is_empty() && rows(old).err.starts_with(purged));
-    assert!(rows(named).out.contains("COMPLETED") && rows(named).err.is_empty(), "{:?}", rows(named));
-    let since = ["sacct", "-naX", "-S", "2020-01-01", "-o", "jobid"];
+    cluster.wait_until(|_| rows(&old).out.is_empty() && rows(&old).err.starts_with(purged));
+    for kept in [&task, &last] {
+        assert!(rows(kept).out.contains("COMPLETED"), "{kept}: {:?}", rows(kept));
+    }
+    let since = ["sacct", "-naX", "-S", "2020-01-01", "-E", "now", "-s", "CD", "-o", "jobid"];
     let listed = cluster.run(&since);
-    assert_eq!(listed.out.split_whitespace().collect::<Vec<_>>(), [named.to_string()]);
+    assert_eq!(listed.out.split_whitespace().collect::<Vec<_>>(), [&task, &last]);
     assert!(listed.err.contains("jobs that ended before have been purged"), "{listed:?}");
     let report = cluster.run(&["sreport", "cluster", "utilization", "start=2020-01-01", "end=now"]);
     assert!(report.err.contains("sreport: records are complete from 20"), "{report:?}");

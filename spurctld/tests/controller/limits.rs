@@ -95,7 +95,7 @@ async fn the_jobs_of_some_users_are_listed_in_order_over_several_pages() {
     assert_eq!(all.len(), owners.len());
     let many = (FIRST + 1..FIRST + 30).collect();
     for users in [vec![FIRST], vec![FIRST + 2, FIRST + 1], many, vec![FIRST + 20]] {
-        let name = |uid: &u32| if uid % 2 == 0 { format!("u{uid}") } else { uid.to_string() };
+        let name = |uid: &u32| if uid.is_multiple_of(2) { format!("u{uid}") } else { uid.to_string() };
         let filter = v1::JobFilter { users: users.iter().map(name).collect(), ..of_all_states() };
         let listed: Vec<u32> = jobs(&mut bob, filter).await.iter().map(|job| job.id).collect();
         let own = all.iter().filter(|job| users.contains(&job.uid)).map(|job| job.id);

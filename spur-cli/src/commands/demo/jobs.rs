@@ -5,13 +5,14 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use anyhow::Context;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use spur_core::text::hostlist::HostList;
 use spur_proto::v1::Job;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
 
 use super::fabric;
 
@@ -121,9 +122,20 @@ echo "rank $SLURM_PROCID of $SLURM_NTASKS on $SLURMD_NODENAME in ${switches##*.}
 /// A gate at which a job waits until [`Gate::open`].
 pub(super) struct Gate {
     file: fs::File,
+    /// The pipe into which the job writes when it has come to the gate.
+    here: pipe::Receiver,
 }
 
 impl Gate {
+    /// Waits until the job has come to the gate.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub(super) async fn reached(&mut self) -> anyhow::Result<()> {
+        self.here.read_u8().await.context("cannot wait for a job at its gate")?;
+        Ok(())
+    }
+
     /// Lets the job pass.
     ///
     /// # Errors
@@ -152,13 +164,18 @@ impl Plan {
         if !self.gated {
             return Ok(None);
         }
-        let gate = directory.join(format!("{}.gate", self.name));
-        let made = mknodat(CWD, &gate, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0);
-        made.with_context(|| format!("cannot make {}", gate.display()))?;
-        // Opening both ends avoids waiting for the other end.
-        let file = rustix::fs::open(&gate, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
-        let file: OwnedFd = file.with_context(|| format!("cannot open {}", gate.display()))?;
-        Ok(Some(Gate { file: file.into() }))
+        let pipe = |suffix: &str| {
+            let path = directory.join(format!("{}.{suffix}", self.name));
+            let made = mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0);
+            made.with_context(|| format!("cannot make {}", path.display()))?;
+            // Opening both ends avoids waiting for the other end.
+            let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+            let file = rustix::fs::open(&path, flags, Mode::empty());
+            file.with_context(|| format!("cannot open {}", path.display()))
+        };
+        let (file, here) = (fs::File::from(pipe("gate")?), pipe("here")?);
+        let here = pipe::Receiver::from_owned_fd(here).context("cannot wait for a job at its gate")?;
+        Ok(Some(Gate { file, here }))
     }
 
     fn script(&self) -> String {
@@ -172,7 +189,7 @@ impl Plan {
         script.push_str("\nset -e\nsrun sh task.sh\n");
         if self.gated {
             script.push_str(&format!(
-                "\n# Stay until the queue has been shown.\nread -r go < {}.gate\n",
+                "\n# Stay until the queue has been shown.\necho > {0}.here\nread -r go < {0}.gate\n",
                 self.name
             ));
         }

@@ -194,7 +194,8 @@ struct Show {
 }
 
 impl Show {
-    /// Submits the jobs and waits until all gated ones run.
+    /// Submits the jobs and waits until all gated ones are at their gates. A job that loses its node before
+    /// its script has begun would be launched again, without a restart to show.
     async fn begin(site: &Site, progress: &mut Progress, ended: Jobs) -> anyhow::Result<Show> {
         let directory = site.path("jobs");
         progress.now("submitting five jobs");
@@ -217,6 +218,11 @@ impl Show {
         let idle: Vec<String> = idle
             .map(|(id, plan)| format!("{} (job {id}) did not get to run beside the others", plan.name))
             .collect();
+        if idle.is_empty() {
+            for gate in &mut show.gates {
+                timeout(PATIENCE, gate.reached()).await.context("a running job does not begin")??;
+            }
+        }
         show.faults.extend(idle);
         progress.done();
         progress.clear();

@@ -7,10 +7,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
+#[path = "shared/processor.rs"]
+mod processor;
+
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
+use processor::processor;
 use serde_json::json;
 use spur_core::cluster::Holder;
 use spur_core::cluster::snapshot::{Record, Restore, records};
@@ -186,12 +190,6 @@ fn least<T>(make: impl Fn() -> T, work: impl Fn(T)) -> Duration {
         processor().saturating_sub(before)
     };
     (0..TIMES).map(|_| once()).min().unwrap()
-}
-
-/// Time that this thread has been on a processor.
-fn processor() -> Duration {
-    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::try_from(spent).unwrap()
 }
 
 fn milliseconds(time: Duration) -> f64 {

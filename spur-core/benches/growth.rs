@@ -12,6 +12,8 @@
 
 #[path = "../tests/plan/busy.rs"]
 mod busy;
+#[path = "shared/processor.rs"]
+mod processor;
 #[path = "../tests/plan/world.rs"]
 #[expect(dead_code, reason = "the tests use all of it")]
 mod world;
@@ -20,6 +22,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use busy::{Busy, Kind};
+use processor::processor;
 use spur_core::model::config::Backfill;
 use spur_core::sched::Planner;
 use spur_core::sched::forecast::Limits;
@@ -114,10 +117,4 @@ fn fingerprint(plan: &Plan) -> u64 {
         waiting.nodes.iter().for_each(|node| add(u64::from(node.0)));
     }
     sum
-}
-
-/// The processor time of this thread.
-fn processor() -> Duration {
-    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::try_from(spent).unwrap()
 }

@@ -12,6 +12,8 @@ mod busy;
 #[path = "../tests/plan/limits.rs"]
 #[expect(dead_code, reason = "the tests use all of it")]
 mod limits;
+#[path = "shared/processor.rs"]
+mod processor;
 #[path = "../tests/plan/world.rs"]
 #[expect(dead_code, reason = "the tests use all of it")]
 mod world;
@@ -21,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use busy::{Busy, Kind};
+use processor::processor;
 use spur_core::cluster::event::Event;
 use spur_core::id::JobId;
 use spur_core::model::accounts::usage::Ratio;
@@ -175,10 +178,4 @@ fn quick(planner: &mut Planner, world: &mut World) {
     world.apply(Event::UsageRolled { until, periods: 0, ratio: Ratio::default(), reset: false });
     world.take_log().iter().for_each(|event| planner.note(&world.cluster, event));
     drop(black_box(planner.start_now(&world.cluster, world.now)));
-}
-
-/// Time that this thread has been on a processor.
-fn processor() -> Duration {
-    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::try_from(spent).unwrap()
 }

@@ -13,6 +13,8 @@ mod busy;
 #[path = "../tests/plan/limits.rs"]
 #[expect(dead_code, reason = "the tests use all of it")]
 mod limits;
+#[path = "shared/processor.rs"]
+mod processor;
 #[path = "../tests/plan/world.rs"]
 #[expect(dead_code, reason = "the tests use all of it")]
 mod world;
@@ -22,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use busy::{Busy, Kind};
+use processor::processor;
 use spur_core::controller::command::Submission;
 use spur_core::controller::{Command, Input, handle};
 use spur_core::model::caller::{Caller, Owner};
@@ -169,10 +172,4 @@ fn compare<W: Clone>(name: &str, aim: Option<f64>, worlds: [W; 2], run: impl Fn(
     let [with, without] = least.map(|time| time.as_secs_f64() * 1e3);
     let aim = aim.map_or_else(String::new, |aim| format!(" ({aim})"));
     println!("{name}: {with:.1} ms, {without:.1} ms, {:.2}{aim}", with / without);
-}
-
-/// Time that this thread has been on a processor.
-fn processor() -> Duration {
-    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::try_from(spent).unwrap()
 }

@@ -5,11 +5,14 @@
 //! not exact, is printed with its seed. A table follows with the number of requests of each kind and the
 //! longest placement, and the sums of all kinds.
 
+#[path = "shared/processor.rs"]
+mod processor;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fixedbitset::FixedBitSet;
-use rustix::time::{ClockId, clock_gettime};
+use processor::processor;
 use spur_chance::Chance;
 use spur_core::id::NodeId;
 use spur_core::model::fabric::{DomainId, Fabric, Layer, Pos};
@@ -272,12 +275,6 @@ impl Question {
     }
 }
 
-/// The processor time of this thread, which other load of the machine does not change.
-fn busy() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.try_into().unwrap_or(0))
-}
-
 fn main() {
     let given: Vec<u64> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
     let seeds = match given[..] {
@@ -302,9 +299,9 @@ fn main() {
         };
         let Question { kind, ask, weights } = Question::new(fabric, &slots, most, &mut random);
         let view = View { weights: weights.as_ref(), ..View::new(fabric, &slots, &idle) };
-        let start = busy();
+        let start = processor();
         let answer = place(&view, &ask);
-        let took = busy() - start;
+        let took = processor() - start;
         sum += took;
         let (is_placed, is_exact) = match &answer {
             Ok(placement) => (true, placement.exact),

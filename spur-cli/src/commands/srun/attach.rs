@@ -195,7 +195,7 @@ async fn follow(
     Ok(ended.into_values().max().unwrap_or(0).max(u8::from(failed)))
 }
 
-/// What a node says of the step, with the node's name.
+/// The name of a node, and a message of its part of the step or the failure that ends the messages.
 type Told = (String, Result<StepOutput, Status>);
 
 /// Watches a step on one of its nodes. The node's messages end when the returned sender is dropped.

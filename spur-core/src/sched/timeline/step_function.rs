@@ -1,24 +1,27 @@
 //! An amount over time that changes in steps.
 //!
-//! The changes are kept in order of time, in blocks. For each block its sum and its smallest prefix sum are
-//! known. So a change or a question reads the sums of the blocks, which lie side by side, and the changes of
-//! two blocks at most. For the tens of thousands of changes of a large plan that takes less time than a
-//! balanced tree, whose nodes lie apart.
+//! The changes are kept in order of time, in blocks. Each block knows the amount before its first change and
+//! the smallest amount after any of its changes. So an addition or a question reads the changes of two blocks
+//! at most, and one pair of numbers for each block between these, which lie side by side. The cost depends on
+//! the length of the stretch, not on the number of all changes. For the tens of thousands of changes of a
+//! large plan that takes less time than a balanced tree, whose nodes lie apart.
 
 use crate::text::time::Time;
 
 /// Number of changes in a block above which the block is split.
-const FULL: usize = 64;
+const FULL: usize = 32;
 
 /// An amount from the beginning of time on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StepFunction {
     /// The amount before the first change.
     first: i64,
+    /// The time of the first change of each block.
+    begins: Vec<Time>,
+    /// The amounts of each block.
+    levels: Vec<Level>,
     /// The changes in order of time, in blocks of 1 to [`FULL`] changes.
     blocks: Vec<Vec<Change>>,
-    /// The sums of each block.
-    sums: Vec<Sums>,
 }
 
 /// A change of the amount at a time, which is not 0.
@@ -28,26 +31,24 @@ struct Change {
     by: i64,
 }
 
-/// The sums of a block of changes.
+/// The amounts of a block.
 #[derive(Clone, Copy, Debug)]
-struct Sums {
-    /// The time of the first change.
-    from: Time,
-    /// The sum of all changes.
-    all: i64,
-    /// The smallest prefix sum of the changes, over at least one change.
+struct Level {
+    /// The amount before the first change.
+    before: i64,
+    /// The smallest amount after any of the changes.
     least: i64,
 }
 
-impl Sums {
-    /// The sums of a block; `None` if the block is empty.
-    fn of(changes: &[Change]) -> Option<Self> {
-        let (mut all, mut least) = (0, i64::MAX);
+impl Level {
+    /// The amounts of a block with these changes.
+    fn of(before: i64, changes: &[Change]) -> Self {
+        let (mut amount, mut least) = (before, i64::MAX);
         for change in changes {
-            all += change.by;
-            least = least.min(all);
+            amount += change.by;
+            least = least.min(amount);
         }
-        Some(Self { from: changes.first()?.at, all, least })
+        Self { before, least }
     }
 }
 
@@ -66,12 +67,6 @@ impl Lowest {
             self.least = self.least.min(self.amount);
         }
     }
-
-    /// Goes along a whole block.
-    fn pass(&mut self, sums: &Sums) {
-        self.least = self.least.min(self.amount + sums.least);
-        self.amount += sums.all;
-    }
 }
 
 impl StepFunction {
@@ -82,12 +77,29 @@ impl StepFunction {
 
     /// Adds to the amount from `from` until `to`.
     pub(crate) fn add(&mut self, from: Time, to: Time, amount: i64) {
-        if from < to && amount != 0 {
-            self.change(from, amount);
-            if !to.is_never() {
-                self.change(to, -amount);
-            }
+        if from >= to || amount == 0 {
+            return;
         }
+        if self.blocks.is_empty() {
+            self.begins.push(from);
+            self.levels.push(Level { before: self.first, least: self.first });
+            self.blocks.push(Vec::with_capacity(FULL));
+        }
+        let (first, last) = (self.block_of(from), self.block_of(to));
+        // The blocks that begin in between have the amount before their first change.
+        for level in &mut self.levels[first + 1..=last] {
+            level.before += amount;
+            level.least += amount;
+        }
+        self.change(first, from, amount);
+        if !to.is_never() {
+            self.change(last, to, -amount);
+        }
+        // A split or a removal moves the later blocks, so the last block comes first.
+        if last > first {
+            self.tidy(last);
+        }
+        self.tidy(first);
     }
 
     /// The smallest amount from `from` until `to`; the amount at `from` if the stretch is empty.
@@ -96,14 +108,15 @@ impl StepFunction {
         let Some(changes) = self.blocks.get(block) else { return self.first };
         let begun = changes.partition_point(|change| change.at <= from);
         let before = changes[..begun].iter().map(|change| change.by).sum::<i64>();
-        let amount = self.before(block) + before;
+        let amount = self.levels[block].before + before;
         let mut lowest = Lowest { amount, least: amount };
         lowest.read(&changes[begun..], to);
         let next = block + 1;
-        let end = self.sums.partition_point(|sums| sums.from < to).max(next);
+        let end = next + self.begins[next..].partition_point(|begin| *begin < to);
         // The blocks before the last one that begins in time end in time.
-        let Some((_, whole)) = self.sums[next..end].split_last() else { return lowest.least };
-        whole.iter().for_each(|sums| lowest.pass(sums));
+        let Some((last, whole)) = self.levels[next..end].split_last() else { return lowest.least };
+        let least = whole.iter().fold(lowest.least, |least, level| least.min(level.least));
+        lowest = Lowest { amount: last.before, least };
         lowest.read(&self.blocks[end - 1], to);
         lowest.least
     }
@@ -121,12 +134,7 @@ impl StepFunction {
 
     /// The last block that begins no later than a time; the first block if there is none.
     fn block_of(&self, time: Time) -> usize {
-        self.sums.partition_point(|sums| sums.from <= time).saturating_sub(1)
-    }
-
-    /// The amount before a block.
-    fn before(&self, block: usize) -> i64 {
-        self.first + self.sums[..block].iter().map(|sums| sums.all).sum::<i64>()
+        self.begins.partition_point(|begin| *begin <= time).saturating_sub(1)
     }
 
     /// The time of the first change after `time`; [`Time::MAX`] if there is none.
@@ -134,29 +142,28 @@ impl StepFunction {
         let block = self.block_of(time);
         let changes = self.blocks.get(block).into_iter().flatten();
         let next = changes.map(|change| change.at).find(|at| *at > time);
-        next.or_else(|| Some(self.sums.get(block + 1)?.from)).unwrap_or(Time::MAX)
+        next.or_else(|| self.begins.get(block + 1).copied()).unwrap_or(Time::MAX)
     }
 
     /// The time of the last change before `until` after which the amount is below `need`.
     fn last_below(&self, need: i64, until: Time) -> Option<Time> {
-        let begun = self.sums.partition_point(|sums| sums.from < until);
-        let (last, whole) = self.sums[..begun].split_last()?;
-        let (mut before, mut found) = (self.first, None);
-        for (block, sums) in whole.iter().enumerate() {
-            if before + sums.least < need {
-                found = Some((block, before));
-            }
-            before += sums.all;
-        }
+        let begun = self.begins.partition_point(|begin| *begin < until);
+        let last = begun.checked_sub(1)?;
         // Only the last block may also have changes at or after `until`.
-        let in_last = (before + last.least < need).then_some((whole.len(), before));
-        let mut blocks = in_last.into_iter().chain(found);
-        blocks.find_map(|(block, before)| self.last_below_in(block, before, need, until))
+        let in_last = self.last_below_in(last, need, until);
+        in_last.or_else(|| {
+            let block = self.levels[..last].iter().rposition(|level| level.least < need)?;
+            self.last_below_in(block, need, until)
+        })
     }
 
     /// The time of the last change of a block before `until` after which the amount is below `need`.
-    fn last_below_in(&self, block: usize, before: i64, need: i64, until: Time) -> Option<Time> {
-        let (mut amount, mut found) = (before, None);
+    fn last_below_in(&self, block: usize, need: i64, until: Time) -> Option<Time> {
+        let Level { before: mut amount, least } = self.levels[block];
+        if least >= need {
+            return None;
+        }
+        let mut found = None;
         for change in self.blocks[block].iter().take_while(|change| change.at < until) {
             amount += change.by;
             if amount < need {
@@ -166,13 +173,8 @@ impl StepFunction {
         found
     }
 
-    /// Adds to the change at a time; a change that becomes 0 is removed.
-    fn change(&mut self, at: Time, by: i64) {
-        let block = self.block_of(at);
-        if self.blocks.is_empty() {
-            self.blocks.push(Vec::with_capacity(FULL));
-            self.sums.push(Sums { from: at, all: 0, least: 0 });
-        }
+    /// Adds to the change of a block at a time; a change that becomes 0 is removed.
+    fn change(&mut self, block: usize, at: Time, by: i64) {
         let changes = &mut self.blocks[block];
         match changes.binary_search_by_key(&at, |change| change.at) {
             Ok(place) => {
@@ -183,17 +185,27 @@ impl StepFunction {
             }
             Err(place) => changes.insert(place, Change { at, by }),
         }
+    }
+
+    /// Updates what is known of a block whose changes have changed: removes it if it is empty, and splits it
+    /// if it is full.
+    fn tidy(&mut self, block: usize) {
+        let changes = &mut self.blocks[block];
+        let Some(begin) = changes.first().map(|change| change.at) else {
+            self.begins.remove(block);
+            self.levels.remove(block);
+            self.blocks.remove(block);
+            return;
+        };
+        let before = self.levels[block].before;
         let later = if changes.len() > FULL { changes.split_off(FULL / 2) } else { Vec::new() };
-        match Sums::of(changes) {
-            Some(sums) => self.sums[block] = sums,
-            None => {
-                self.blocks.remove(block);
-                self.sums.remove(block);
-            }
-        }
-        if let Some(sums) = Sums::of(&later) {
+        self.begins[block] = begin;
+        self.levels[block] = Level::of(before, changes);
+        if let Some(begin) = later.first().map(|change| change.at) {
+            let before = before + changes.iter().map(|change| change.by).sum::<i64>();
+            self.begins.insert(block + 1, begin);
+            self.levels.insert(block + 1, Level::of(before, &later));
             self.blocks.insert(block + 1, later);
-            self.sums.insert(block + 1, sums);
         }
     }
 }

@@ -71,7 +71,7 @@ impl Holding {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counted {
     /// The entities for which the job counts.
-    pub holders: Vec<Holder>,
+    pub holders: Arc<[Holder]>,
     /// Number of submitted jobs that the record stands for; each task of an array counts as one.
     pub submitted: u64,
     /// Number of those that are pending and gain priority by age within limits.
@@ -143,7 +143,7 @@ impl Counters {
         let before = self.jobs.remove(&job);
         if let Some(before) = before {
             self.freed += 1;
-            for holder in &before.holders {
+            for holder in &*before.holders {
                 let Some(tally) = self.tallies.get_mut(holder) else { continue };
                 tally.submitted -= before.submitted;
                 tally.accruing -= before.accruing;
@@ -157,13 +157,18 @@ impl Counters {
             }
         }
         let Some(counted) = counted else { return };
-        for holder in &counted.holders {
-            let tally = self.tallies.entry(holder.clone()).or_default();
-            tally.submitted += counted.submitted;
-            tally.accruing += counted.accruing;
-            if let Some(holding) = &counted.holding {
-                tally.held.add(&holding.held);
-                tally.running.insert(job);
+        for holder in &*counted.holders {
+            let count = |tally: &mut Tally| {
+                tally.submitted += counted.submitted;
+                tally.accruing += counted.accruing;
+                if let Some(holding) = &counted.holding {
+                    tally.held.add(&holding.held);
+                    tally.running.insert(job);
+                }
+            };
+            match self.tallies.get_mut(holder) {
+                Some(tally) => count(tally),
+                None => count(self.tallies.entry(holder.clone()).or_default()),
             }
         }
         self.jobs.insert(job, counted);
@@ -301,9 +306,16 @@ impl Cluster {
             Phase::Completing(Completing { then: Then::Requeue { .. }, alloc, .. }) => (alloc.charged, None),
             Phase::Completing(_) | Phase::Ended(_) => return None,
         };
-        let time_factor = self.time_factor(charged);
-        let holding = holding.map(|(held, rest)| Holding { held, rest, time_factor });
-        let holders = Holder::of(&self.accounts, charged, &job.spec.owner.user);
+        let user = &job.spec.owner.user;
+        let holding = holding.map(|(held, rest)| {
+            let time_factor = self.time_factor(charged);
+            Holding { held, rest, time_factor }
+        });
+        // The owner has just judged the submission or the start by these limits.
+        let holders = match self.derived.rules.get(charged, user) {
+            Some(rules) => Arc::clone(&rules.holders),
+            None => Holder::of(&self.accounts, charged, user).into(),
+        };
         let submitted = job.task_count() as u64;
         let accrues = matches!(&job.phase, Phase::Pending(pending) if pending.accrued.is_some());
         Some(Counted { holders, submitted, accruing: if accrues { submitted } else { 0 }, holding })

@@ -59,6 +59,7 @@ pub use partition::Partition;
 pub use suspend::ClaimOrder;
 
 use self::history::Lineage;
+use self::limits::KnownRules;
 use self::usage::Usage;
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::NodeAlloc;
@@ -104,6 +105,8 @@ struct Derived {
     reported: OnceLock<Arc<BTreeMap<NodeId, String>>>,
     /// The names of all devices of configured nodes.
     gres_names: OnceLock<Arc<BTreeSet<Arc<str>>>>,
+    /// The limits of the users whose jobs were judged last.
+    rules: Arc<KnownRules>,
 }
 
 /// Position of a cluster in its journal, and the last numbers it has given out.

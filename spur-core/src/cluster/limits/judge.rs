@@ -71,7 +71,7 @@ impl Started {
     pub fn add(&mut self, asked: &Asked<'_>) {
         let seconds = asked.seconds();
         let all = &asked.amounts.all;
-        for holder in &asked.rules.holders {
+        for holder in &*asked.rules.holders {
             let tally = self.0.entry(holder.clone()).or_default();
             tally.jobs += 1;
             tally.held.add(all);

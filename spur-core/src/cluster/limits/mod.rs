@@ -4,6 +4,7 @@
 //! start, running jobs can only give up resources.
 
 mod judge;
+mod known;
 mod reasons;
 mod rules;
 mod threshold;
@@ -12,6 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use judge::{Judge, Running, Started, Sums};
+pub(super) use known::KnownRules;
 pub use reasons::reason;
 pub use rules::{Rule, Rules, Setter};
 pub use threshold::BelowThreshold;
@@ -169,7 +171,7 @@ impl Cluster {
         let except: Vec<JobId> =
             starters.iter().map(|starter| starter.job).chain(displaced.iter().copied()).collect();
         let mut started = Started::default();
-        for Starter { spec, partition, amounts, limit, .. } in starters {
+        for (number, Starter { spec, partition, amounts, limit, .. }) in starters.iter().enumerate() {
             let rules = self.rules(spec, partition);
             let asked = Asked::of(spec, &rules, amounts, *limit);
             let (counters, usage) = (&**self.counters(), self.usage());
@@ -178,7 +180,9 @@ impl Cluster {
             if let Some(stop) = judge.start(&asked) {
                 return Some(stop);
             }
-            started.add(&asked);
+            if number + 1 < starters.len() {
+                started.add(&asked);
+            }
         }
         None
     }
@@ -198,12 +202,17 @@ impl Cluster {
     #[must_use]
     pub fn accrual_rules(&self, spec: &JobSpec) -> Vec<Arc<Rule>> {
         let first = spec.partitions.first().filter(|_| self.limits_accrual());
-        first.map_or_else(Vec::new, |partition| self.rules(spec, partition).accrual)
+        first.map_or_else(Vec::new, |partition| self.rules(spec, partition).accrual.clone())
     }
 
     /// The limits that apply to a job in the partition of this name.
     #[must_use]
-    pub fn rules(&self, spec: &JobSpec, partition: &str) -> Rules {
-        Rules::new(self, self.charged_in(spec, partition), &spec.owner.user)
+    pub fn rules(&self, spec: &JobSpec, partition: &str) -> Arc<Rules> {
+        let (charged, user) = (self.charged_in(spec, partition), &spec.owner.user);
+        self.derived.rules.get(charged, user).unwrap_or_else(|| {
+            let rules = Arc::new(Rules::new(self, charged, user));
+            self.derived.rules.note(charged, user, &rules);
+            rules
+        })
     }
 }

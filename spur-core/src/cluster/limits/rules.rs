@@ -141,13 +141,15 @@ pub struct Rules {
     pub strict: bool,
     /// True if a limit of a start counts the resources on each node (`MaxTRESPerNode`).
     pub limit_nodes: bool,
+    /// True if all limits of a start count running jobs, so that nothing but the amounts of a job matters.
+    pub only_running: bool,
     /// The priority below which no nodes are kept for a waiting job (`MinPrioThreshold`): that of the first
     /// QOS that sets one, else that of the association; `None` if there is none.
     pub least_priority: Option<u64>,
     /// The factor of the jobs' time in limits of resources times minutes; `None` for 1.
     pub time_factor: Option<Rate>,
     /// The entities that the jobs count for.
-    pub holders: Vec<Holder>,
+    pub holders: Arc<[Holder]>,
 }
 
 /// The QOS and the associations that set limits for a job.
@@ -175,22 +177,21 @@ impl Rules {
         let start = sources.rules(&IN_QOS, &IN_ASSOCIATIONS);
         Self {
             limit_nodes: start.iter().any(|rule| rule.kind == MaxTresPerNode),
+            only_running: start.iter().all(|rule| rule.kind.counts_running()),
             start,
             submit: sources.rules(&AT_SUBMIT, &OF_ASSOCIATIONS_AT_SUBMIT),
             accrual: sources.rules(&ON_ACCRUAL, &OF_ASSOCIATIONS_ON_ACCRUAL),
             strict,
             least_priority: sources.least_priority(),
             time_factor: cluster.time_factor(charged),
-            holders: Holder::of(sources.tree, charged, user),
+            holders: Holder::of(sources.tree, charged, user).into(),
         }
     }
 
-    /// The longest time limit in minutes that the limits allow the jobs of a user; `None` without such a
-    /// limit.
+    /// The longest time limit in minutes that the limits allow the jobs; `None` without such a limit.
     #[must_use]
-    pub fn most_minutes(cluster: &Cluster, charged: Charged, user: &Arc<str>) -> Option<u64> {
-        let rules = Sources::new(cluster, charged, user).rules(&[&[MaxWall]], &[&[MaxWall]]);
-        rules.first().map(|rule| rule.most)
+    pub fn most_minutes(&self) -> Option<u64> {
+        self.start.iter().find(|rule| rule.kind == MaxWall).map(|rule| rule.most)
     }
 }
 

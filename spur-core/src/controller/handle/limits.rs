@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::Reject;
 use super::submit;
-use crate::cluster::limits::{Asked, Judge, Rules, Running, Started, Stop};
+use crate::cluster::limits::{Asked, Judge, Running, Started, Stop};
 use crate::cluster::tres::Tariff;
 use crate::cluster::{Cluster, Partition};
 use crate::id::JobId;
@@ -25,9 +25,10 @@ use crate::text::time::{Time, TimeLimit};
 pub(super) fn check(cluster: &Cluster, now: Time, specs: &[&JobSpec]) -> Result<Vec<String>, Reject> {
     let mut warnings = Vec::new();
     let mut started = Started::default();
-    for spec in specs {
+    for (number, spec) in specs.iter().enumerate() {
         let tasks = spec.array.as_ref().map_or(1, |array| array.tasks.len() as u64);
-        warnings.extend(judge(cluster, now, (spec, tasks), &[], &mut started)?);
+        let judged = Judged { spec, tasks, is_last: number + 1 == specs.len() };
+        warnings.extend(judge(cluster, now, judged, &[], &mut started)?);
     }
     Ok(warnings)
 }
@@ -48,14 +49,26 @@ pub(super) fn check_changed(
     if counts_for(spec) == counts_for(&job.spec) {
         return Ok(None);
     }
-    judge(cluster, now, (spec, job.task_count() as u64), &[job.id], &mut Started::default())
+    let judged = Judged { spec, tasks: job.task_count() as u64, is_last: true };
+    judge(cluster, now, judged, &[job.id], &mut Started::default())
 }
 
-/// Judges a submission of `tasks` jobs after those in `started`; the jobs in `except` do not count.
+/// A request that is judged.
+#[derive(Clone, Copy)]
+struct Judged<'a> {
+    spec: &'a JobSpec,
+    /// Number of jobs that the request stands for.
+    tasks: u64,
+    /// True if no further request is judged together with this one.
+    is_last: bool,
+}
+
+/// Judges a submission after those in `started`, and adds it to these unless it is the last; the jobs in
+/// `except` do not count.
 fn judge(
     cluster: &Cluster,
     now: Time,
-    (spec, tasks): (&JobSpec, u64),
+    Judged { spec, tasks, is_last }: Judged<'_>,
     except: &[JobId],
     started: &mut Started,
 ) -> Result<Option<String>, Reject> {
@@ -64,7 +77,7 @@ fn judge(
     let Some(partition) = partition.filter(|_| cluster.enforces(AccountingEnforce::Limits)) else {
         return Ok(None);
     };
-    let rules = rules(cluster, spec, partition);
+    let rules = cluster.rules(spec, partition.name());
     let tariff = Tariff::new(&cluster.policy().scheduler, &partition.config);
     let amounts = request::least_amounts(spec, &partition.config, tariff);
     let limit = spec.least_time();
@@ -75,7 +88,9 @@ fn judge(
         return Err(over(&stop));
     }
     let stop = judge.alone(&asked);
-    started.add(&asked);
+    if !is_last {
+        started.add(&asked);
+    }
     Ok(stop.map(|stop| format!("the job waits ({}): {stop}", stop.reason())))
 }
 
@@ -96,17 +111,12 @@ fn over(stop: &Stop) -> Reject {
     Reject::OverLimit { reason: stop.reason(), limit: stop.to_string() }
 }
 
-fn rules(cluster: &Cluster, spec: &JobSpec, partition: &Partition) -> Rules {
-    cluster.rules(spec, partition.name())
-}
-
 /// The longest time limit that the limits allow a job in the first of its partitions.
 pub(super) fn most_time(cluster: &Cluster, spec: &JobSpec, partitions: &[&Partition]) -> TimeLimit {
     let Some(first) = partitions.first().filter(|_| cluster.enforces(AccountingEnforce::Limits)) else {
         let qos = cluster.policy().qos_of(spec.qos.as_deref());
         return qos.and_then(|qos| qos.max_wall).unwrap_or(TimeLimit::Unlimited);
     };
-    let charged = cluster.charged_in(spec, first.name());
-    let minutes = Rules::most_minutes(cluster, charged, &spec.owner.user);
+    let minutes = cluster.rules(spec, first.name()).most_minutes();
     minutes.map_or(TimeLimit::Unlimited, |minutes| TimeLimit::Seconds(minutes.saturating_mul(60)))
 }

@@ -171,17 +171,28 @@ pub(crate) struct Count<'a> {
 impl<'a> Count<'a> {
     /// Adds a part of a node. Devices of a deleted node (`shape` is `None`) have no names, and are not
     /// counted.
-    pub(crate) fn add_node(
+    fn add_node(
         &mut self,
         shape: Option<&'a NodeShape>,
         cpus: u64,
         memory_mb: u64,
         devices: impl IntoIterator<Item = Devices>,
     ) {
-        self.nodes += 1;
-        self.cpus += cpus;
+        self.add_nodes((1, shape), cpus, memory_mb, devices);
+    }
+
+    /// Adds equal parts of some nodes of one shape.
+    pub(crate) fn add_nodes(
+        &mut self,
+        (nodes, shape): (u64, Option<&'a NodeShape>),
+        cpus: u64,
+        memory_mb: u64,
+        devices: impl IntoIterator<Item = Devices>,
+    ) {
+        self.nodes += nodes;
+        self.cpus += nodes * cpus;
         self.most_cpus = self.most_cpus.max(cpus);
-        self.memory_mb += memory_mb;
+        self.memory_mb += nodes * memory_mb;
         self.most_memory_mb = self.most_memory_mb.max(memory_mb);
         let Some(shape) = shape else { return };
         let (mut gpus, mut shards) = (0, 0);
@@ -204,12 +215,13 @@ impl<'a> Count<'a> {
                 self.devices.len() - 1
             });
             let counted = &mut self.devices[at];
-            counted.all += count;
+            counted.all += nodes * count;
             counted.here += count;
         }
         self.devices.iter_mut().for_each(|counted| counted.most = counted.most.max(counted.here));
         let share = share(shape, cpus, memory_mb, (gpus, shards));
-        self.shares = Rate(self.shares.0.saturating_add(share.0));
+        let all = share.0.saturating_mul(u128::from(nodes));
+        self.shares = Rate(self.shares.0.saturating_add(all));
         self.largest_share = self.largest_share.max(share);
     }
 

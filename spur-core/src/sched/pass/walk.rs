@@ -10,7 +10,7 @@ use crate::model::config::Backfill;
 use crate::model::reason::Reason;
 use crate::sched::explain;
 use crate::sched::inventory::Inventory;
-use crate::sched::plan::{Detail, Plan, Start};
+use crate::sched::plan::{Detail, Plan, Start, Waiting};
 use crate::sched::planned_starts::{Reservation, Reservations};
 use crate::sched::prospect::{EligibleSets, Prospect, Prospects};
 use crate::sched::queue::limited::ChoiceLimits;
@@ -19,6 +19,7 @@ use crate::sched::shorter_time::{self, Length};
 use crate::sched::space::{Hit, Query, Space};
 use crate::sched::subject::Subject;
 use crate::sched::timeline::licenses::wanted;
+use crate::sched::timeline::realm::OPEN;
 use crate::sched::timeline::start_bounds::{Family, Size};
 use crate::text::time::{Time, TimeLimit};
 
@@ -140,6 +141,11 @@ impl<S: Space> Walk<S> {
             self.consider_together(&candidate);
             return None;
         }
+        // Thousands of jobs may be stopped, so their prospects are not computed.
+        let only_now = self.starts_only_now(&candidate);
+        if only_now && let Some(stop) = self.stopped_now(&candidate) {
+            return self.stop(&candidate, stop);
+        }
         let prospects = match self.own_prospects(&candidate) {
             Ok(prospects) => prospects,
             Err(problem) => {
@@ -153,10 +159,11 @@ impl<S: Space> Walk<S> {
         }
         let (made, waiting) = (self.made.len(), self.plan.waiting.len());
         let own = std::slice::from_ref(&prospects);
-        let stopped = self.stopped(&candidate, &prospects, known.is_some()).map(Box::new);
-        let found =
-            stopped.map_or_else(|| self.find_within_limits(&candidate, &prospects, known.is_some()), Err);
-        let found = match found {
+        let has_later = known.is_some();
+        if !only_now && let Some(stop) = self.stopped(&candidate, &prospects, has_later) {
+            return self.stop(&candidate, stop);
+        }
+        let found = match self.find_within_limits(&candidate, &prospects, has_later) {
             Ok(found) => found,
             Err(stop) => return self.stop(&candidate, *stop),
         };
@@ -190,10 +197,30 @@ impl<S: Space> Walk<S> {
         self.rest_of(candidate, made.is_some())
     }
 
+    /// True if a job of one component has no later start and will get none in this pass. False where that is
+    /// not obvious.
+    fn starts_only_now(&self, candidate: &Queued) -> bool {
+        self.limits.is_some()
+            && !self.reserves_all()
+            && self.known.is_empty()
+            && !self.ways.has_nominated()
+            && candidate.spec.reservations().next().is_none()
+            && match self.space.realms().is_single() {
+                true => {
+                    candidate.choices.iter().all(|(partition, _)| self.is_taken(self.seat(*partition, OPEN)))
+                }
+                false => self.is_behind(candidate),
+            }
+    }
+
     /// Notes that a limit stops a job, with all remaining tasks of an array.
     pub(super) fn stop(&mut self, candidate: &Queued, stop: Stop) -> Option<Queued> {
-        if !candidate.told {
+        if !candidate.rest.is_empty() {
             self.wait(candidate, stop.reason(), Detail::Limit(stop), None);
+        } else if self.deep && !candidate.told {
+            let (priority, reason) = (candidate.priority, stop.reason());
+            let waiting = Waiting::of(candidate.attempt.job);
+            self.plan.waiting.push(Waiting { priority, reason, detail: Detail::Limit(stop), ..waiting });
         }
         None
     }

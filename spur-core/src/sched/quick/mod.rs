@@ -37,7 +37,7 @@ use crate::sched::timeline::realm::Realms;
 use crate::text::time::Time;
 
 use super::inventory::Inventory;
-use super::pass::limits::{Bookings, Closed, PassLimits};
+use super::pass::limits::{Bookings, Closed, Fits, PassLimits};
 use super::pass::preemption::Ways;
 use super::pass::walk::Walk;
 use super::plan::{Plan, Start};
@@ -86,6 +86,8 @@ struct Memory {
     booked: Bookings,
     /// The limits that have stopped jobs, as far as these are settled.
     closed: Closed,
+    /// The places of jobs that only a limit stopped.
+    fits: Fits,
     /// The first second at which a limit leaves enough for a job that it has stopped, if nothing else happens
     /// until then.
     again: Option<Time>,
@@ -281,8 +283,9 @@ impl Memory {
             *seat = head.as_ref().map(|head| head.job);
         }
         walk.made = std::mem::take(&mut self.planned);
-        let closed = std::mem::take(&mut self.closed);
+        let (closed, fits) = (std::mem::take(&mut self.closed), std::mem::take(&mut self.fits));
         let Some(limits) = &mut walk.limits else { return };
+        limits.recall_fits(fits);
         if self.settled {
             limits.stay_closed(closed);
         }
@@ -356,6 +359,7 @@ impl Memory {
         self.again = plan.again;
         self.last_stopped = limits.last_stopped().max(last_stopped);
         self.closed = limits.take_closed();
+        self.fits = limits.take_fits().next(was_settled);
         // A start may take the nodes that were found for a job that only a limit stops.
         self.settled &= self.last_stopped.is_none() || plan.starts.is_empty();
     }

@@ -168,13 +168,23 @@ impl<'a> Selection<'a> {
             let is_closed = self.walk.limits.as_ref().is_some_and(|limits| limits.is_closed(group, *key));
             let (key, group) = (*key, group.clone());
             self.asleep.remove(&key);
-            if lets_in && !is_closed {
+            if lets_in && !is_closed && !self.stays_asleep(&group, key) {
                 self.asleep.extend(self.line.asleep().after(&group, key).map(|next| (next, group)));
                 self.woken.push(key.job);
                 return Some(key);
             }
         }
         awake
+    }
+
+    /// True if no nodes are kept for a job that waits for a limit, and this limit still stops the job. The
+    /// limit then stops all of its group.
+    fn stays_asleep(&mut self, group: &(Lane, u128), key: Key) -> bool {
+        let mut components = self.line.components(key.job).iter();
+        if self.keeps || self.unfiltered || !components.all(|component| self.walk.is_taken(*component)) {
+            return false;
+        }
+        self.line.candidate(key.job).is_some_and(|candidate| self.walk.still_stops(candidate, key, group))
     }
 
     /// The most that is free for backfilled jobs, and the jobs that may have more, by place in the walk.

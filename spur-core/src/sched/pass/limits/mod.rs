@@ -8,6 +8,9 @@
 //! other jobs may have ended by then. Once such a limit has stopped a job, it stops every job behind it that
 //! asks for no less of the limit.
 
+mod alike;
+mod amounts;
+mod fits;
 mod room;
 
 use std::collections::BTreeMap;
@@ -18,12 +21,11 @@ use smallvec::SmallVec;
 
 use crate::cluster::Cluster;
 use crate::cluster::limits::{Asked, Rules, Stop, counted_seconds};
-use crate::cluster::tres::{self, Amounts, Count, Devices, Held, Tariff};
+use crate::cluster::tres::{self, Amounts, Tariff};
 use crate::id::{JobId, NodeId};
 use crate::model::config::AccountingEnforce;
 use crate::sched::forecast::PlanInput;
 use crate::sched::inventory::Inventory;
-use crate::sched::inventory::amounts::{CPUS, GRES, MEMORY};
 use crate::sched::plan::Start;
 use crate::sched::planned_starts::Reservation;
 use crate::sched::prospect::{Prospect, Prospects};
@@ -31,11 +33,14 @@ use crate::sched::queue::asleep::{Group, Lane};
 use crate::sched::queue::chunks::Key;
 use crate::sched::queue::pending_order::PendingOrder;
 use crate::sched::queue::{Candidate, Queued};
-use crate::sched::request::{Need, Part};
+use crate::sched::request::Part;
 use crate::sched::space::{Hit, Space};
 use crate::text::time::{Time, TimeLimit};
 
 use super::walk::Walk;
+use alike::StoppedAlike;
+use amounts::Recent;
+pub(crate) use fits::Fits;
 pub(crate) use room::Bookings;
 use room::{Ask, Booking, Over, Room};
 
@@ -57,6 +62,9 @@ pub(crate) struct PassLimits {
     /// limits let them start.
     found: Vec<(JobId, usize, Booking)>,
     closed: Closed,
+    fits: Fits,
+    recent: Recent,
+    alike: StoppedAlike,
     /// The jobs that are stopped whatever nodes are free, each with the limit that stops it.
     stopped: Vec<(JobId, Group)>,
 }
@@ -80,6 +88,9 @@ impl PassLimits {
                 last_stopped: None,
                 found: Vec::new(),
                 closed: Closed::default(),
+                fits: Fits::default(),
+                recent: Recent::default(),
+                alike: StoppedAlike::default(),
                 stopped: Vec::new(),
             })
         })
@@ -120,6 +131,16 @@ impl PassLimits {
     /// The last place in the queue of a job for which nodes were found and that only a limit stops.
     pub(crate) fn last_stopped(&self) -> Option<Key> {
         self.last_stopped
+    }
+
+    /// Sets the places of jobs that only a limit stopped in an earlier pass.
+    pub(crate) fn recall_fits(&mut self, fits: Fits) {
+        self.fits = fits;
+    }
+
+    /// Takes out the places of jobs that only a limit has stopped.
+    pub(crate) fn take_fits(&mut self) -> Fits {
+        std::mem::take(&mut self.fits)
     }
 
     /// Takes out the limits that have stopped jobs.
@@ -226,21 +247,29 @@ impl<S: Space> Walk<S> {
     pub(super) fn stopped(&mut self, candidate: &Queued, own: &[Prospect], has_later: bool) -> Option<Stop> {
         self.limits.as_ref()?;
         let (mut first, mut groups): (Option<Over>, SmallVec<[Group; 1]>) = (None, SmallVec::new());
+        let mut fits_later = false;
         for choice in 0..candidate.choices.len() {
             let Some(over) = self.over_at_least(candidate, choice) else { continue };
             let partition = candidate.choices[choice].0;
             let mut here = own.iter().filter(|prospect| prospect.partition == partition);
             let may_wait =
-                has_later || (!self.is_unreserved(candidate) && here.any(|own| self.reserves(own)));
+                has_later || (here.any(|own| self.reserves(own)) && !self.is_unreserved(candidate));
             let limits = self.limits.as_mut()?;
             limits.not_now.push(partition);
             let is_closed = || !has_later && limits.closed.stops_over(&over, candidate.key);
             if !over.passing || !may_wait || is_closed() {
                 limits.barred.push(partition);
-                groups.push(over.wants.map(|wants| (over.lane(), wants)));
+                // Only quick passes leave out the other jobs of a group.
+                if !self.deep {
+                    groups.push(over.wants.map(|wants| (over.lane(), wants)));
+                }
+                first = first.or(Some(over));
+            } else if !has_later && self.fits_too_early(candidate, choice, &over) {
+                fits_later = true;
+                self.limits.as_mut()?.barred.push(partition);
                 first = first.or(Some(over));
             } else if !has_later {
-                limits.lacks.get_or_insert(over);
+                self.limits.as_mut()?.lacks.get_or_insert(over);
             }
         }
         let all = candidate.choices.iter().all(|(partition, _)| self.is_barred(*partition));
@@ -249,10 +278,22 @@ impl<S: Space> Walk<S> {
         limits.closed.close(&first, candidate.key);
         // A job that waits for several limits may start when any of them leaves more.
         groups.dedup();
-        if let ([group], true) = (&mut groups[..], candidate.array.is_none()) {
+        if let ([group], true) = (&mut groups[..], candidate.array.is_none() && !fits_later) {
             limits.stopped.push((candidate.attempt.job, group.take()));
         }
         Some(first.stop)
+    }
+
+    /// True if the limit of a group leaves too little now for a job of the group that can have no later start,
+    /// and no limit before it stops the job; notes the limit.
+    pub(crate) fn still_stops(&mut self, candidate: &Candidate, key: Key, group: &(Lane, u128)) -> bool {
+        let (1, true) = (candidate.choices.len(), candidate.rest.is_empty()) else { return false };
+        let over = self.over_at_least(candidate, 0);
+        let Some(over) = over.filter(|over| over.wants == Some(group.1) && over.lane() == group.0) else {
+            return false;
+        };
+        self.limits.iter_mut().for_each(|limits| limits.closed.close(&over, key));
+        true
     }
 
     /// Returns the first limit that stops a component of a het job in all of its partitions, judged by the
@@ -289,19 +330,20 @@ impl<S: Space> Walk<S> {
         let mut beside: Vec<Booking> = Vec::new();
         self.limits.iter_mut().for_each(|limits| limits.found.clear());
         for (component, (prospect, parts, Stretch { from, lasts, limit })) in candidate.all().zip(found) {
-            let amounts = self.amounts(component, prospect, parts);
+            let Some(limits) = &mut self.limits else { return false };
+            let place = (prospect.partition, &prospect.request().need);
+            let amounts = limits.recent.amounts(&self.inventory, component, place, parts);
             let limit = limit.map_or(component.spec.time_limit, TimeLimit::Seconds);
             let Some(rules) = rules_of(component, prospect.partition) else { continue };
             let to = from + lasts;
             let asked = Asked::of(&component.spec, &rules, &amounts, limit);
             let ask = Ask { asked, wants: &[], from, to, now_only: false, beside: &beside, displaced };
-            let Some(limits) = &mut self.limits else { return false };
             if let Some(over) = limits.room.over(&rules, &ask) {
                 limits.stop = Some(over);
                 limits.last_stopped = limits.last_stopped.max(Some(candidate.key));
                 return true;
             }
-            let booking = booking(&rules, amounts.all, limit, from..to);
+            let booking = booking(&rules, amounts, limit, from..to);
             if !candidate.rest.is_empty() {
                 beside.push(booking.clone());
             }
@@ -329,7 +371,8 @@ impl<S: Space> Walk<S> {
             let tariff = tariff(&self.inventory, partition);
             let amounts = tres::proposed(&candidate.spec, tariff, &start.parts, start.exclusive, shape);
             let limit = start.time_limit.unwrap_or(candidate.spec.time_limit);
-            Some(booking(&rules_of(candidate, partition)?, amounts.all, limit, self.now..self.now + lasts))
+            let (amounts, time) = (Arc::new(amounts), self.now..self.now + lasts);
+            Some(booking(&rules_of(candidate, partition)?, amounts, limit, time))
         });
         if let (Some(start), Some(limits)) = (start, &mut self.limits) {
             limits.room.start(start);
@@ -372,22 +415,17 @@ impl<S: Space> Walk<S> {
 
     /// A later start as limits count it; `None` if limits are not enforced, or the job cannot run in that
     /// partition.
-    fn booking_of(&self, candidate: &Candidate, made: &Reservation) -> Option<Booking> {
-        self.limits.as_ref()?;
+    fn booking_of(&mut self, candidate: &Candidate, made: &Reservation) -> Option<Booking> {
+        let recent = &mut self.limits.as_mut()?.recent;
         let partition = self.inventory.partition(&made.partition)?;
         let (_, request) = candidate.choices.iter().find(|(index, _)| *index == partition)?;
-        let amounts = amounts(&self.inventory, candidate, (partition, &request.need), &made.parts);
+        let amounts = recent.amounts(&self.inventory, candidate, (partition, &request.need), &made.parts);
         let rules = rules_of(candidate, partition)?;
         let limit = match candidate.shortest < candidate.run_time {
             true => TimeLimit::Seconds(made.lasts()),
             false => candidate.spec.time_limit,
         };
-        Some(booking(&rules, amounts.all, limit, made.start..made.end))
-    }
-
-    /// The resources of the parts of nodes that were found for a job.
-    fn amounts(&self, candidate: &Candidate, prospect: &Prospect, parts: &[Part]) -> Amounts {
-        amounts(&self.inventory, candidate, (prospect.partition, &prospect.request().need), parts)
+        Some(booking(&rules, amounts, limit, made.start..made.end))
     }
 
     /// The first limit that leaves too little now for the least that a job takes in one of its partitions.
@@ -418,9 +456,10 @@ impl<S: Space> Walk<S> {
             };
             let starts = hit.starts && candidate.waits == 0;
             let (hit, parts) = self.seated(candidate, &prospects[index], hit);
-            if let Some(parts) = &parts {
+            if let Some(found) = &parts {
                 let prospect = &prospects[index];
-                if self.stops_at(candidate, std::iter::once((prospect, &**parts, Stretch::of(&hit))), &[]) {
+                if self.stops_at(candidate, std::iter::once((prospect, &**found, Stretch::of(&hit))), &[]) {
+                    self.note_fit(candidate, prospect, &hit, parts);
                     let is_last = self.bar_last(prospects, prospect.partition);
                     match self.take_stop(candidate) {
                         Some(_) if is_last && has_later => return Ok(Earliest::Never),
@@ -450,40 +489,15 @@ pub(super) enum Earliest {
     Never,
 }
 
-fn booking(rules: &Arc<Rules>, held: Held, limit: TimeLimit, time: Range<Time>) -> Booking {
+fn booking(rules: &Arc<Rules>, amounts: Arc<Amounts>, limit: TimeLimit, time: Range<Time>) -> Booking {
     let seconds = counted_seconds(limit.seconds().unwrap_or(u64::MAX), rules.time_factor);
-    Booking { rules: Arc::clone(rules), held, from: time.start, to: time.end, seconds }
+    Booking { rules: Arc::clone(rules), amounts, from: time.start, to: time.end, seconds }
 }
 
 /// The limits of a job in one of its partitions.
 fn rules_of(candidate: &Candidate, partition: usize) -> Option<Arc<Rules>> {
     let choice = candidate.choices.iter().position(|(index, _)| *index == partition)?;
     Some(Arc::clone(&candidate.limits.as_ref()?[choice].rules))
-}
-
-/// The resources of the parts that a job takes of nodes in a partition.
-fn amounts(
-    inventory: &Inventory,
-    candidate: &Candidate,
-    (partition, need): (usize, &Need),
-    parts: &[Part],
-) -> Amounts {
-    let mut count = Count::default();
-    for Part { node, taken, .. } in parts.iter().filter(|part| part.slots > 0) {
-        let Some(node) = inventory.nodes.get(node.index()) else { continue };
-        let shape = &*node.shape;
-        let devices = taken[GRES..].iter().enumerate().filter(|(_, count)| **count > 0);
-        let devices = devices.map(|(entry, count)| {
-            let shards = tres::has_shards(&candidate.spec, need.whole, shape, entry);
-            Devices { entry, count: *count, shards }
-        });
-        count.add_node(Some(shape), taken[CPUS], taken[MEMORY], devices);
-    }
-    let tariff = tariff(inventory, partition);
-    match rules_of(candidate, partition).is_some_and(|rules| rules.limit_nodes) {
-        true => count.finish(&candidate.spec, Some(tariff)),
-        false => Amounts { all: count.all(&candidate.spec, Some(tariff)), on_node: Held::default() },
-    }
 }
 
 /// The tariff of a partition.

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::cluster::counters::Rest;
 use crate::cluster::limits::{Asked, Judge, Rule, Rules, Stop, Sums};
-use crate::cluster::tres::Held;
+use crate::cluster::tres::{Amounts, Held};
 use crate::cluster::usage::Usage;
 use crate::cluster::{Counters, Holder};
 use crate::id::JobId;
@@ -30,7 +30,8 @@ type Counts = Option<TresKind>;
 #[derive(Clone, Debug)]
 pub(super) struct Booking {
     pub(super) rules: Arc<Rules>,
-    pub(super) held: Held,
+    /// The resources that the job holds.
+    pub(super) amounts: Arc<Amounts>,
     pub(super) from: Time,
     pub(super) to: Time,
     /// The seconds for which the job may hold its resources, as limits of resources times minutes count them.
@@ -94,6 +95,11 @@ impl Counter {
         i64::try_from(amount).unwrap_or(i64::MAX >> 8).min(i64::MAX >> 8)
     }
 
+    /// The largest amount that a limit allows, in the units of [`Counter::running`].
+    fn most(&self, rule: &Rule) -> u128 {
+        self.counts.as_ref().map_or(u128::from(rule.most), |_| Rate::whole(rule.most).0)
+    }
+
     fn amount_of_steps(&self, steps: i64) -> u128 {
         let amount = u128::try_from(steps).unwrap_or(0);
         if self.counts.is_some() { amount << 16 } else { amount }
@@ -107,7 +113,7 @@ impl Counter {
     }
 
     fn start(&mut self, start: &Booking) {
-        let amount = self.amount(&start.held);
+        let amount = self.amount(&start.amounts.all);
         let promise = self.use_of(amount, start.seconds);
         self.running += amount;
         self.started = self.started.plus(promise);
@@ -115,7 +121,7 @@ impl Counter {
     }
 
     fn book(&mut self, booking: &Booking, takes: bool) {
-        let amount = self.amount(&booking.held);
+        let amount = self.amount(&booking.amounts.all);
         let promise = self.use_of(amount, booking.seconds);
         if takes {
             self.booked += amount;
@@ -150,7 +156,7 @@ impl Ask<'_> {
     fn others(&self, rule: &Rule, counter: &Counter, running: &Counters) -> (u128, Amount, u128) {
         let (mut held, mut promised) = (0, Amount::ZERO);
         for other in self.beside.iter().filter(|other| other.rules.holders.contains(&rule.holder)) {
-            let amount = counter.amount(&other.held);
+            let amount = counter.amount(&other.amounts.all);
             held += amount;
             promised = promised.plus(counter.use_of(amount, other.seconds));
         }
@@ -196,6 +202,8 @@ pub(super) struct Room {
     of_rules: BTreeMap<usize, CountersOf>,
     /// By counter: the limits of the amount that running jobs may still use, if they have stopped jobs.
     falling: BTreeMap<usize, Falling>,
+    /// Number of changes of the jobs that the pass starts and plans.
+    pub(super) changes: u64,
     /// The starts that the pass has proposed.
     starts: Vec<Booking>,
     starts_of: BTreeMap<usize, (Arc<Rules>, Vec<usize>)>,
@@ -252,6 +260,7 @@ impl Room {
             of_holders: BTreeMap::new(),
             of_rules: BTreeMap::new(),
             falling: BTreeMap::new(),
+            changes: 0,
             starts: Vec::new(),
             starts_of: BTreeMap::new(),
         }
@@ -283,7 +292,7 @@ impl Room {
         }
         let counter = &self.counters[at];
         let (more, promised, less) = ask.others(rule, counter, &self.running);
-        let most = counter.counts.as_ref().map_or(u128::from(rule.most), |_| Rate::whole(rule.most).0);
+        let most = counter.most(rule);
         if counts_running && counter.running + counter.booked + more + wants <= most + less {
             return None;
         }
@@ -351,8 +360,41 @@ impl Room {
         Some(yes)
     }
 
+    /// The first time from which a limit, which counts running jobs and leaves too little for a job now, leaves
+    /// enough for the job for some seconds; [`Time::MAX`] if it never does.
+    pub(super) fn enough_from(&mut self, rules: &Arc<Rules>, over: &Over, lasts: u64) -> Time {
+        let rule = &over.stop.rule;
+        let counters = self.counters_of(rules);
+        let number = rules.start.iter().position(|own| Arc::ptr_eq(own, rule));
+        let Some((at, wants)) = number.map(|number| counters[number]).zip(over.wants) else {
+            return self.now;
+        };
+        self.trace(at, rule);
+        let counter = &self.counters[at];
+        let Some(left) = counter.most(rule).checked_sub(wants) else { return Time::MAX };
+        let need = -counter.steps(left);
+        let mut from = self.now;
+        while let Some(end) =
+            counter.over_time.as_ref().and_then(|steps| steps.end_of_last_below(need, from, from + lasts))
+        {
+            if end.is_never() {
+                return end;
+            }
+            from = end;
+        }
+        from
+    }
+
     /// The most that is in use at any moment from one time until another.
     fn most_used(&mut self, at: usize, rule: &Rule, from: Time, to: Time) -> u128 {
+        self.trace(at, rule);
+        let counter = &self.counters[at];
+        let least = counter.over_time.as_ref().map_or(0, |steps| steps.least(from.max(self.now), to));
+        counter.amount_of_steps(-least)
+    }
+
+    /// Computes the amount in use over time, if it is not known yet.
+    fn trace(&mut self, at: usize, rule: &Rule) {
         if self.counters[at].over_time.is_none() {
             self.counters[at].over_time = Some(StepFunction::default());
             let running = self.running.tally(&rule.holder).into_iter().flat_map(|tally| &tally.running);
@@ -370,15 +412,12 @@ impl Room {
             let starts = self.starts_of.values().filter(|(rules, _)| rules.holders.contains(&rule.holder));
             for start in starts.flat_map(|(_, starts)| starts) {
                 let start = &self.starts[*start];
-                counter.occupy(start.from, start.to, counter.amount(&start.held), true);
+                counter.occupy(start.from, start.to, counter.amount(&start.amounts.all), true);
             }
             for booking in self.booked.of(&rule.holder) {
-                counter.occupy(booking.from, booking.to, counter.amount(&booking.held), true);
+                counter.occupy(booking.from, booking.to, counter.amount(&booking.amounts.all), true);
             }
         }
-        let counter = &self.counters[at];
-        let least = counter.over_time.as_ref().map_or(0, |steps| steps.least(from.max(self.now), to));
-        counter.amount_of_steps(-least)
     }
 
     /// Looks up the amount that running jobs may still use, and the past usage, for a limit.
@@ -436,19 +475,21 @@ impl Room {
 
     /// The counters so far that jobs under these limits count for.
     fn touched(&mut self, rules: &Arc<Rules>) -> Arc<[usize]> {
-        self.counters_of(rules);
-        let among = self.counters.len();
-        let Some(known) = self.of_rules.get_mut(&Arc::as_ptr(rules).addr()) else { return Arc::default() };
-        if known.among != among {
-            let holders = known.rules.holders.iter();
-            known.all = holders.filter_map(|holder| self.of_holders.get(holder)).flatten().copied().collect();
-            known.among = among;
+        let address = Arc::as_ptr(rules).addr();
+        if let Some(known) = self.of_rules.get(&address).filter(|known| known.among == self.counters.len()) {
+            return Arc::clone(&known.all);
         }
+        self.counters_of(rules);
+        let Some(known) = self.of_rules.get_mut(&address) else { return Arc::default() };
+        let holders = known.rules.holders.iter();
+        known.all = holders.filter_map(|holder| self.of_holders.get(holder)).flatten().copied().collect();
+        known.among = self.counters.len();
         Arc::clone(&known.all)
     }
 
     /// Counts a start that the pass proposes.
     pub(super) fn start(&mut self, start: Booking) {
+        self.changes += 1;
         for at in &*self.touched(&start.rules) {
             self.counters[*at].start(&start);
         }
@@ -460,6 +501,7 @@ impl Room {
 
     /// Counts a job that is planned for later.
     pub(super) fn book(&mut self, turn: Turn, booking: Booking) {
+        self.changes += 1;
         for at in &*self.touched(&booking.rules) {
             self.counters[*at].book(&booking, true);
         }
@@ -478,6 +520,7 @@ impl Room {
         // Counters that are created here count the booking, so the booking is removed only afterwards.
         let touched = self.touched(&rules);
         let Some(booking) = self.booked.by_turn.remove(turn) else { return };
+        self.changes += 1;
         for at in &*touched {
             self.counters[*at].book(&booking, false);
         }

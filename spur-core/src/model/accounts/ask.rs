@@ -529,18 +529,23 @@ impl AssociationSet {
                 self.default_qos = Some((!matches!(&*name, "" | "-1")).then(|| name.into()));
             }
             () if word.is("RawUsage", 3) => self.clears_usage = word.is_zero()?,
-            () => match limits::kind_named(&word.key, LimitKind::is_of_associations) {
-                Some(kind) => self.limits.push((kind, word.limit(kind)?)),
-                None => return Err(unknown_option(word)),
-            },
+            () => word.add_limit(LimitKind::is_of_associations, &mut self.limits)?,
         }
         Ok(())
     }
 }
 
 impl Word {
-    fn limit(&self, kind: LimitKind) -> Result<LimitChange, String> {
-        limits::read(kind, &self.value).map_err(|sentence| bad_value(&sentence, self))
+    /// Reads the word as a limit and adds it to others.
+    fn add_limit(
+        &self,
+        admit: fn(LimitKind) -> bool,
+        limits: &mut Vec<(LimitKind, LimitChange)>,
+    ) -> Result<(), String> {
+        let Some(named) = limits::limit_named(&self.key, admit) else { return Err(unknown_option(self)) };
+        let change = limits::read_named(&named, &self.value);
+        limits::add_change(limits, named.kind, change.map_err(|sentence| bad_value(&sentence, self))?);
+        Ok(())
     }
 
     /// Reads the value of `RawUsage`, which may only be 0.
@@ -665,8 +670,8 @@ mod tests {
 
     #[test]
     fn keys_may_be_cut() {
-        let set = account_set(&words("desc='x' org=uni fair=10 maxj=3 pa=sci")).unwrap_err();
-        assert!(set.starts_with(" Unknown option: maxj=3"), "{set}");
+        let set = account_set(&words("desc='x' org=uni fair=10 maxt=3 pa=sci")).unwrap_err();
+        assert!(set.starts_with(" Unknown option: maxt=3"), "{set}");
         let set = account_set(&words("Desc='x' org=uni fair=10 maxjobs=3 parent=Sci qos+=High")).unwrap();
         assert_eq!(set.parent.as_deref(), Some("sci"));
         assert_eq!(set.association.shares, Some(Shares::Raw(10)));

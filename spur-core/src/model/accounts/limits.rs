@@ -347,6 +347,116 @@ pub fn kind_named(name: &str, admit: impl Fn(LimitKind) -> bool) -> Option<Limit
     LimitKind::ALL.iter().filter(|kind| admit(**kind)).find(is).copied()
 }
 
+/// A limit that a request names: a kind, and the one resource that the name stands for, as `GrpCPUs` does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedLimit {
+    /// The kind of the limit.
+    pub kind: LimitKind,
+    /// The resource; `None` if the value names resources, or counts none.
+    pub tres: Option<TresKind>,
+}
+
+/// A name of limits that may be cut to its first letters.
+struct Cut {
+    name: &'static str,
+    /// The smallest number of letters.
+    least: usize,
+    /// The kinds of associations and of QOS, one of each at most.
+    kinds: &'static [LimitKind],
+    tres: Option<TresKind>,
+}
+
+const fn cut(name: &'static str, least: usize, kinds: &'static [LimitKind]) -> Cut {
+    Cut { name, least, kinds, tres: None }
+}
+
+const fn of(name: &'static str, least: usize, kinds: &'static [LimitKind], tres: TresKind) -> Cut {
+    Cut { name, least, kinds, tres: Some(tres) }
+}
+
+/// Names that Slurm reads, with the letters that it needs, in the order in which it compares them.
+static CUTS: [Cut; 28] = [
+    of("GrpCPURunMins", 7, &[LimitKind::GrpTresRunMins], TresKind::Cpu),
+    of("GrpCPUMins", 7, &[LimitKind::GrpTresMins], TresKind::Cpu),
+    of("GrpCPUs", 7, &[LimitKind::GrpTres], TresKind::Cpu),
+    cut("GrpJobs", 4, &[LimitKind::GrpJobs]),
+    cut("GrpJobsAccrue", 8, &[LimitKind::GrpJobsAccrue]),
+    of("GrpMemory", 4, &[LimitKind::GrpTres], TresKind::Mem),
+    of("GrpNodes", 4, &[LimitKind::GrpTres], TresKind::Node),
+    cut("GrpSubmitJobs", 4, &[LimitKind::GrpSubmitJobs]),
+    cut("GrpTRES", 7, &[LimitKind::GrpTres]),
+    cut("GrpTRESMins", 8, &[LimitKind::GrpTresMins]),
+    cut("GrpTRESRunMins", 8, &[LimitKind::GrpTresRunMins]),
+    cut("GrpWall", 4, &[LimitKind::GrpWall]),
+    of("MaxCPUMinsPerJob", 7, &[LimitKind::MaxTresMins], TresKind::Cpu),
+    of("MaxCPURunMinsPerUser", 7, &[LimitKind::MaxTresRunMins], TresKind::Cpu),
+    of("MaxCPUsPerJob", 7, &[LimitKind::MaxTres], TresKind::Cpu),
+    of("MaxCPUsPerUser", 9, &[LimitKind::MaxTresPerUser], TresKind::Cpu),
+    of("MaxCPUsPU", 9, &[LimitKind::MaxTresPerUser], TresKind::Cpu),
+    cut("MaxJobs", 4, &[LimitKind::MaxJobs, LimitKind::MaxJobsPerUser]),
+    cut("MaxJobsAccrue", 8, &[LimitKind::MaxJobsAccrue, LimitKind::MaxJobsAccruePerUser]),
+    of("MaxNodesPerJob", 4, &[LimitKind::MaxTres], TresKind::Node),
+    of("MaxNodesPerUser", 10, &[LimitKind::MaxTresPerUser], TresKind::Node),
+    of("MaxNodesPU", 10, &[LimitKind::MaxTresPerUser], TresKind::Node),
+    cut("MaxSubmitJobs", 4, &[LimitKind::MaxSubmitJobs, LimitKind::MaxSubmitJobsPerUser]),
+    cut("MaxTRESPerJob", 7, &[LimitKind::MaxTres]),
+    cut("MaxTRESMinsPerJob", 8, &[LimitKind::MaxTresMins]),
+    cut("MaxTRESRunMins", 8, &[LimitKind::MaxTresRunMins]),
+    cut("MaxWallDurationPerJob", 4, &[LimitKind::MaxWall]),
+    of("MinCPUsPerJob", 7, &[LimitKind::MinTres], TresKind::Cpu),
+];
+
+/// Names of other values that may be cut.
+static OTHER_CUTS: [Cut; 3] = [
+    cut("MinTRESPerJob", 4, &[LimitKind::MinTres]),
+    cut("MinPrioThreshold", 4, &[LimitKind::MinPrioThreshold]),
+    cut("Priority", 2, &[LimitKind::Priority]),
+];
+
+/// The limit that a request names, among the kinds for which `admit` returns true. Whole names come before
+/// cut ones. Names are compared without regard to case.
+#[must_use]
+pub fn limit_named(name: &str, admit: impl Fn(LimitKind) -> bool) -> Option<NamedLimit> {
+    if let Some(kind) = kind_named(name, &admit) {
+        return Some(NamedLimit { kind, tres: None });
+    }
+    let is_cut = |cut: &&Cut| {
+        let head = cut.name.get(..name.len());
+        name.len() >= cut.least && head.is_some_and(|head| head.eq_ignore_ascii_case(name))
+    };
+    let fits = |cut: &Cut| {
+        let kind = cut.kinds.iter().copied().find(|kind| admit(*kind))?;
+        Some(NamedLimit { kind, tres: cut.tres.clone() })
+    };
+    CUTS.iter().chain(&OTHER_CUTS).filter(is_cut).find_map(fits)
+}
+
+/// Reads the value of a limit that a request names.
+///
+/// # Errors
+/// Slurm's message about a bad value.
+pub fn read_named(limit: &NamedLimit, text: &str) -> Result<LimitChange, String> {
+    match &limit.tres {
+        None => read(limit.kind, text),
+        Some(_) if text.contains([',', '=']) => {
+            Err(format!("Invalid value for {} ({text})", limit.kind.name()))
+        }
+        Some(tres) => read(limit.kind, &format!("{tres}={text}")),
+    }
+}
+
+/// Adds a change to others. Changes of the same kind become one, with its resources in order.
+pub fn add_change(changes: &mut Vec<(LimitKind, LimitChange)>, kind: LimitKind, change: LimitChange) {
+    let known = changes.iter_mut().find(|(known, _)| *known == kind);
+    match (known, change) {
+        (Some((_, LimitChange::Tres(known))), LimitChange::Tres(more)) => {
+            known.extend(more);
+            known.sort_by(|(one, _), (other, _)| one.cmp(other));
+        }
+        (_, change) => changes.push((kind, change)),
+    }
+}
+
 /// Reads the value of a limit; `-1` clears the limit.
 ///
 /// # Errors
@@ -408,6 +518,53 @@ mod tests {
         assert_eq!(below.tres(LimitKind::GrpTres), None, "a limit of a group is not inherited");
         let json = serde_json::to_string(&limits).unwrap();
         assert_eq!(serde_json::from_str::<Limits>(&json).unwrap(), limits);
+    }
+
+    #[test]
+    fn old_and_cut_names_are_read() {
+        for (word, assoc, qos) in [
+            ("grpcpus=7", "GrpTRES cpu=7", "GrpTRES cpu=7"),
+            ("GrpCPUMin=7", "GrpTRESMins cpu=7", "GrpTRESMins cpu=7"),
+            ("grpcpur=7", "GrpTRESRunMins cpu=7", "GrpTRESRunMins cpu=7"),
+            ("grpcpu=7", "", ""),
+            ("GrpMem=100", "GrpTRES mem=100M", "GrpTRES mem=100M"),
+            ("GrpNode=2", "GrpTRES node=2", "GrpTRES node=2"),
+            ("GrpJob=2", "GrpJobs 2", "GrpJobs 2"),
+            ("grpjobsa=2", "GrpJobsAccrue 2", "GrpJobsAccrue 2"),
+            ("grps=2", "GrpSubmitJobs 2", "GrpSubmitJobs 2"),
+            ("maxcpusp=2", "MaxTRESPerJob cpu=2", "MaxTRESPerJob cpu=2"),
+            ("MaxCPUsPerUser=2", "", "MaxTRESPerUser cpu=2"),
+            ("MaxCPUMins=2", "MaxTRESMinsPerJob cpu=2", "MaxTRESMinsPerJob cpu=2"),
+            ("maxcpurunmins=2", "MaxTRESRunMins cpu=2", "MaxTRESRunMins cpu=2"),
+            ("MaxNode=2", "MaxTRESPerJob node=2", "MaxTRESPerJob node=2"),
+            ("MaxNodesPerUser=2", "", "MaxTRESPerUser node=2"),
+            ("maxj=2", "MaxJobs 2", "MaxJobsPerUser 2"),
+            ("maxs=2", "MaxSubmitJobs 2", "MaxSubmitJobsPerUser 2"),
+            ("maxw=2", "MaxWallDurationPerJob 2", "MaxWallDurationPerJob 2"),
+            ("maxt=cpu=2", "", ""),
+            ("mincpus=2", "", "MinTRESPerJob cpu=2"),
+            ("minp=2", "MinPrioThreshold 2", "MinPrioThreshold 2"),
+        ] {
+            let (name, value) = word.split_once('=').unwrap();
+            let read = |admit: fn(LimitKind) -> bool| {
+                let Some(named) = limit_named(name, admit) else { return String::new() };
+                let mut limits = Limits::default();
+                limits.change(named.kind, &read_named(&named, value).unwrap());
+                let text = limits.texts().map(|(kind, text)| format!("{} {text}", kind.name()));
+                text.collect::<Vec<_>>().join(" ")
+            };
+            assert_eq!(read(LimitKind::is_of_associations), assoc, "{word}");
+            assert_eq!(read(LimitKind::is_of_qos), qos, "{word}");
+        }
+        let cpus = limit_named("GrpCPUs", LimitKind::is_of_qos).unwrap();
+        assert_eq!(read_named(&cpus, "-1"), Ok(LimitChange::Tres(vec![(TresKind::Cpu, None)])));
+        assert!(read_named(&cpus, "1,mem=5").is_err() && read_named(&cpus, "x").is_err());
+        let nodes = limit_named("GrpNodes", LimitKind::is_of_qos).unwrap();
+        let mut changes = Vec::new();
+        add_change(&mut changes, nodes.kind, read_named(&nodes, "2").unwrap());
+        add_change(&mut changes, cpus.kind, read_named(&cpus, "5").unwrap());
+        let both = LimitChange::Tres(vec![(TresKind::Cpu, Some(5)), (TresKind::Node, Some(2))]);
+        assert_eq!(changes, [(LimitKind::GrpTres, both)]);
     }
 
     #[test]

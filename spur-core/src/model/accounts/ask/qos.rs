@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{ListChange, QosSet, Sign, Word, bad_value, unknown_option};
-use crate::model::accounts::limits::{self, LimitKind};
+use super::{ListChange, QosSet, Sign, Word, bad_value};
+use crate::model::accounts::limits::LimitKind;
 use crate::model::accounts::qos::QosFlag;
 use crate::model::config::PreemptMode;
 use crate::text::time::{Seconds, TimeLimit};
@@ -48,10 +48,7 @@ pub fn qos_set(words: &[Word]) -> Result<QosSet, String> {
             () if word.is("AllowGroups", 6) => set.allow_groups = Some(word.list_as_is()),
             () if word.is("AllowAccounts", 6) => set.allow_accounts = Some(word.list()),
             () if word.is("RawUsage", 3) => set.clears_usage = word.is_zero()?,
-            () => match limits::kind_named(&word.key, LimitKind::is_of_qos) {
-                Some(kind) => set.limits.push((kind, word.limit(kind)?)),
-                None => return Err(unknown_option(word)),
-            },
+            () => word.add_limit(LimitKind::is_of_qos, &mut set.limits)?,
         }
     }
     Ok(set)

@@ -12,8 +12,9 @@ use crate::text::nearest::nearest;
 
 /// The QOS of a job; `None` if none of the following exists.
 ///
-/// The QOS that the job names comes first. The default of its association follows, then that of its first
-/// partition with one, then that of the cluster. The last is `normal`, if QOS or limits are enforced.
+/// The QOS that the job names comes first. The default of its association follows, or the only QOS of the
+/// association, then that of its first partition with one, then that of the cluster. The last is `normal`, if
+/// QOS or limits are enforced.
 pub(super) fn default(cluster: &Cluster, partitions: &[&Partition], spec: &JobSpec) -> Option<Arc<str>> {
     let of_partition = || partitions.iter().find_map(|partition| partition.config.default_qos.clone());
     let of_cluster = || cluster.policy().scheduler.default_qos.clone();
@@ -24,11 +25,17 @@ pub(super) fn default(cluster: &Cluster, partitions: &[&Partition], spec: &JobSp
     named.or_else(of_partition).or_else(of_cluster).or_else(normal)
 }
 
-/// The default QOS of a job's association; `None` without a default, and if associations are not enforced.
+/// The default QOS of a job's association. Without a default, and where QOS are enforced, it is the only QOS
+/// that the association has. `None` with neither, and if associations are not enforced.
 fn of_association(cluster: &Cluster, spec: &JobSpec) -> Option<Arc<str>> {
     let enforced = cluster.enforces(AccountingEnforce::Associations);
     let partition = spec.partitions.first().filter(|_| enforced)?;
-    cluster.accounts().default_qos_of(cluster.association_of(spec, partition)?)
+    let (tree, association) = (cluster.accounts(), cluster.association_of(spec, partition)?);
+    let only = || {
+        let mut open = tree.qos_of(association).into_iter();
+        open.next().filter(|_| open.next().is_none() && cluster.enforces(AccountingEnforce::Qos))
+    };
+    tree.default_qos_of(association).or_else(only)
 }
 
 /// Refuses a job without a QOS of its association, where QOS are enforced.

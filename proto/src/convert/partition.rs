@@ -62,6 +62,7 @@ pub fn render(cluster: &Cluster, partition: &Partition) -> v1::Partition {
         default_memory_per_gpu_mb: config.def_mem_per_gpu,
         max_cpus_per_node: config.max_cpus_per_node,
         max_cpus_per_socket: config.max_cpus_per_socket,
+        billing_weights: config.tres_billing_weights.to_string(),
         tres: tres(cluster, partition).to_string(),
     }
 }

@@ -76,6 +76,7 @@ fn record(partition: &Partition, settings: Settings) -> Record {
         memory(partition.max_memory_per_cpu_mb, max, "MaxMemPerCPU", "MaxMemPerNode"),
     ]);
     r.line([("TRES", or_null(&partition.tres))]);
+    r.line_if("TRESBillingWeights", &partition.billing_weights);
     r.line_if("Topology", &partition.topology);
     if settings.own && !partition.topology.is_empty() && !partition.placement.is_empty() {
         r.more("Placement", &partition.placement);

@@ -100,6 +100,14 @@ impl Facts<'_> {
         self.settings.iter().find(|setting| setting.key == key).map_or("", |setting| setting.value.as_str())
     }
 
+    /// Returns the number of a setting that the controller leaves out while it has its default.
+    fn number(&self, key: &str, default: &str) -> String {
+        match self.text(key) {
+            "" | "(null)" => default.to_owned(),
+            number => number.to_owned(),
+        }
+    }
+
     fn seconds(&self, key: &str) -> u64 {
         self.text(key).parse::<Seconds>().map_or(0, |seconds| seconds.0)
     }
@@ -154,16 +162,27 @@ fn yes_no(holds: bool) -> String {
     if holds { "Yes" } else { "No" }.to_owned()
 }
 
+/// Returns the words of `AccountingStorageEnforce` in Slurm's order, with those that others imply.
+fn enforced(words: &str) -> String {
+    let set: Vec<&str> = words.split(',').filter(|word| !word.is_empty()).collect();
+    let has = |all: &[&str]| all.iter().any(|word| set.contains(word));
+    let all = [
+        ("associations", has(&["associations", "limits", "safe", "qos", "wckeys"])),
+        ("limits", has(&["limits", "safe"])),
+        ("nojobs", has(&["nojobs"])),
+        ("nosteps", has(&["nosteps", "nojobs"])),
+        ("qos", has(&["qos"])),
+        ("safe", has(&["safe"])),
+        ("wckeys", has(&["wckeys"])),
+    ];
+    let words: Vec<&str> = all.iter().filter(|(_, is)| *is).map(|(word, _)| *word).collect();
+    if words.is_empty() { "none".to_owned() } else { words.join(",") }
+}
+
 /// Keys of `slurm.conf`, and those that Slurm's controller adds.
 const KEYS: &[(&str, Says)] = &[
     ("AccountingStorageBackupHost", Nothing),
-    (
-        "AccountingStorageEnforce",
-        Made(|f| match f.text("controller.accounting_enforce") {
-            "" => "none".to_owned(),
-            parts => parts.to_owned(),
-        }),
-    ),
+    ("AccountingStorageEnforce", Made(|f| enforced(f.text("controller.accounting_enforce")))),
     ("AccountingStorageHost", Made(|f| or_null(&f.known.controller.hostname))),
     ("AccountingStorageExternalHost", Nothing),
     ("AccountingStorageParameters", Nothing),
@@ -213,7 +232,7 @@ const KEYS: &[(&str, Says)] = &[
     ("Epilog", Programs("agent.epilog")),
     ("EpilogMsgTime", Nothing),
     ("EpilogSlurmctld", Setting("controller.epilog_slurmctld")),
-    ("FairShareDampeningFactor", Setting("scheduler.fair_share_dampening_factor")),
+    ("FairShareDampeningFactor", Made(|f| f.number("scheduler.fair_share_dampening_factor", "1"))),
     ("FederationParameters", Nothing),
     ("FirstJobId", Always("1")),
     ("GetEnvTimeout", Always("120 sec")),
@@ -328,7 +347,7 @@ const KEYS: &[(&str, Says)] = &[
     ),
     ("PriorityUsageResetPeriod", Setting("scheduler.priority_usage_reset_period")),
     ("PriorityWeightAge", Setting("scheduler.priority_weight_age")),
-    ("PriorityWeightAssoc", Setting("scheduler.priority_weight_assoc")),
+    ("PriorityWeightAssoc", Made(|f| f.number("scheduler.priority_weight_assoc", "0"))),
     ("PriorityWeightFairShare", Setting("scheduler.priority_weight_fairshare")),
     ("PriorityWeightJobSize", Setting("scheduler.priority_weight_job_size")),
     ("PriorityWeightPartition", Setting("scheduler.priority_weight_partition")),
@@ -537,6 +556,19 @@ mod tests {
         ("UsePam", "no PAM session"),
         ("WaitTime", "srun waits for all tasks without --wait"),
     ];
+
+    #[test]
+    fn implied_words_are_listed() {
+        for (words, wanted) in [
+            ("", "none"),
+            ("qos,limits,safe", "associations,limits,qos,safe"),
+            ("safe", "associations,limits,safe"),
+            ("wckeys", "associations,wckeys"),
+            ("nojobs", "nojobs,nosteps"),
+        ] {
+            assert_eq!(enforced(words), wanted, "{words}");
+        }
+    }
 
     #[test]
     fn values_that_no_setting_changes_are_listed_with_their_reason() {

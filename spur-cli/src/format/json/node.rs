@@ -109,7 +109,7 @@ pub fn partition(partition: &Partition, show: &Show) -> Value {
             "accounts": { "allowed": all_is_empty(&partition.allow_accounts), "deny": partition.deny_accounts },
             "groups": { "allowed": all_is_empty(&partition.allow_groups) },
             "qos": { "allowed": partition.allow_qos, "deny": partition.deny_qos, "assigned": partition.qos },
-            "tres": { "billing_weights": "", "configured": partition.tres },
+            "tres": { "billing_weights": partition.billing_weights, "configured": partition.tres },
             "cpus": { "task_binding": 0, "total": partition.total_cpus },
             "priority": { "job_factor": partition.priority_job_factor, "tier": partition.priority_tier },
             "partition": { "state": [partition.state] },

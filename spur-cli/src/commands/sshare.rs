@@ -34,6 +34,7 @@ pub struct Settings {
     no_header: bool,
     parsable: Option<bool>,
     help_format: bool,
+    verbose: bool,
 }
 
 impl Listing for Settings {
@@ -96,14 +97,17 @@ const OPTIONS: &[SettingsOpt] = &[
         settings.only_users = true;
         Ok(())
     }),
-    listing::verbose_in_vain(),
+    SettingsOpt::flag("verbose", Some('v'), "display more information", |settings, _| {
+        settings.verbose = true;
+        Ok(())
+    }),
     listing::yaml(),
 ];
 
 /// Command line of `sshare`.
 pub const LINE: CommandLine<Settings> = CommandLine {
     name: "sshare",
-    synopsis: "[OPTIONS]",
+    synopsis: "[OPTION]",
     about: "Shows the shares of accounts and users, what they have used, and their places in fair share.",
     options: OPTIONS,
     mask: 1,
@@ -202,6 +206,9 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     clusters::only(session, &settings.common.clusters).await?;
     let mut show = query::show(&|name| session.env(name))?;
     query::identify(session, &mut show).await?;
+    if settings.verbose {
+        settings.requested(&caller()).iter().for_each(|line| session.say(line));
+    }
     let rows = rows(session, &settings, &show.cluster).await?;
     write!(session.out, "{}", settings.text(&rows, &show)?)?;
     Ok(0)
@@ -235,12 +242,32 @@ async fn rows(session: &mut Session, settings: &Settings, cluster: &str) -> anyh
         CallError::Refused { message, .. } => anyhow::Error::from(Failure::new(message)),
         error => error.into(),
     })?;
-    let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten().map(|user| user.name);
     let records = pages.into_iter().flat_map(|page| page.rows).filter_map(|row| row.row).collect();
-    Ok(settings.shares(records, cluster, user.as_deref().unwrap_or_default()))
+    Ok(settings.shares(records, cluster, &caller()))
+}
+
+/// Returns the name of the user who runs the command; empty if the host does not know the user.
+fn caller() -> String {
+    let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten();
+    user.map(|user| user.name).unwrap_or_default()
 }
 
 impl Settings {
+    /// Returns the lines of `-v`: the users and accounts that the list is of.
+    fn requested(&self, user: &str) -> Vec<String> {
+        let users = match (self.users.as_slice(), self.all) {
+            ([], true) => vec!["all".to_owned()],
+            ([], false) => vec![user.to_owned()],
+            (names, _) => names.to_vec(),
+        };
+        let accounts = if self.accounts.is_empty() { vec!["all".to_owned()] } else { self.accounts.clone() };
+        let list = |title: &str, names: Vec<String>| {
+            let names = names.into_iter().map(|name| format!("\t: {name}"));
+            std::iter::once(title.to_owned()).chain(names).collect::<Vec<_>>()
+        };
+        [list("Users requested:", users), list("Accounts requested:", accounts)].concat()
+    }
+
     fn request(&self) -> ListAccountsRequest {
         let accounts = match self.accounts.as_slice() {
             [] => Vec::new(),

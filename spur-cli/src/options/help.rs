@@ -14,6 +14,9 @@ pub fn long<S>(line: &CommandLine<S>) -> String {
     if is_listed(line) {
         return listed(line);
     }
+    if is_short_list(line) {
+        return short_list(line);
+    }
     let mut text = format!("Usage: {} {}\n\n", line.name, line.synopsis);
     let mut options: Vec<&Opt<S>> = line.options().filter(is_offered).collect();
     if options.iter().all(|option| option.group.is_empty()) {
@@ -66,10 +69,40 @@ fn listed<S>(line: &CommandLine<S>) -> String {
     text
 }
 
+/// True for a command whose synopsis is `[OPTION]`.
+fn is_short_list<S>(line: &CommandLine<S>) -> bool {
+    line.synopsis == "[OPTION]"
+}
+
+/// Returns the help of a command whose synopsis is `[OPTION]`, as with Slurm: each option on a line.
+fn short_list<S>(line: &CommandLine<S>) -> String {
+    let mut text = format!("Usage:  {} {}\n  Valid OPTIONs are:\n", line.name, line.synopsis);
+    let mut options: Vec<&Opt<S>> = line.options().filter(is_offered).collect();
+    options.sort_by_key(|option| option.long.to_ascii_lowercase());
+    let mut put = |letter: Option<char>, long: &str, sentence: &str| {
+        let letter = letter.map_or("      ".to_owned(), |letter| format!("-{letter} or "));
+        entry(&mut text, &format!("    {letter}--{long}"), sentence);
+    };
+    for option in options {
+        let sign = if option.value == Value::None { "" } else { "=" };
+        put(option.short, &format!("{}{sign}", option.long), &sentence(option));
+    }
+    let free = |letter| line.options().all(|option| option.short != Some(letter));
+    put(Some('V').filter(|letter| free(*letter)), "version", "display tool version number");
+    put(Some('h').filter(|letter| free(*letter)), "help", "display this usage description");
+    put(None, "usage", "display this usage description");
+    text.push('\n');
+    wrapped(&mut text, line.about, 0);
+    text
+}
+
 /// Returns the usage in a few lines: the options in flat brackets, which programs parse, and the operands.
 pub fn usage<S>(line: &CommandLine<S>) -> String {
     if is_listed(line) {
         return listed(line);
+    }
+    if is_short_list(line) {
+        return short_list(line);
     }
     let start = format!("Usage: {}", line.name);
     if line.synopsis.starts_with("[options]") {
@@ -240,6 +273,17 @@ Other options:
         ] {
             assert_eq!(operands(synopsis), rest);
         }
+    }
+
+    #[test]
+    fn a_short_list_has_an_option_on_each_line() {
+        let line = CommandLine { synopsis: "[OPTION]", ..LINE };
+        let text = long(&line);
+        assert!(text.starts_with("Usage:  test [OPTION]\n  Valid OPTIONs are:\n"), "{text}");
+        assert!(text.contains("\n    -N or --nodes=            the number of nodes"), "{text}");
+        assert!(text.contains("\n    -V or --version           display tool version number\n"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert_eq!(usage(&line), text);
     }
 
     #[test]

@@ -88,13 +88,23 @@ const OPTIONS: &[SettingsOpt] = &[
         .without_effect("there is nothing more to say"),
 ];
 
+/// Text of the help after the options.
+const COMMANDS: &str = "    Valid <COMMAND> values are:
+     cluster <REPORT> [<CONDITIONS>]      Utilization, AccountUtilizationByUser, UserUtilizationByAccount,
+                                          UserUtilizationByWckey or WCKeyUtilizationByUser
+     job <REPORT> [<CONDITIONS>]          SizesByAccount, SizesByAccountAndWcKey or SizesByWckey
+     reservation <REPORT> [<CONDITIONS>]  Utilization
+     user <REPORT> [<CONDITIONS>]         TopUsage
+
+  <CONDITIONS> are words such as Start=TIME, End=TIME, Accounts=NAMES, Users=NAMES or Format=FIELDS.
+  A report is of the time from midnight of yesterday to midnight of today, unless Start or End is given.
+";
+
 /// Command line of `sreport`.
 pub const LINE: CommandLine<Settings> = CommandLine {
     name: "sreport",
-    synopsis: "[OPTIONS] cluster|user|job|reservation REPORT [Start=TIME] [End=TIME] [Format=FIELDS]",
-    about: "Shows what was used: cluster Utilization, AccountUtilizationByUser, UserUtilizationByAccount, \
-            UserUtilizationByWckey, WCKeyUtilizationByUser; user TopUsage; job SizesByAccount, SizesByAccountAndWcKey, \
-            SizesByWckey; reservation Utilization. From yesterday's midnight to today's, if nothing else is said.",
+    synopsis: "[<OPTION>] [<COMMAND>]",
+    about: COMMANDS,
     options: OPTIONS,
     mask: 1,
     env_prefixes: &[],

@@ -403,7 +403,7 @@ impl Query {
             None if !request.job_ids.is_empty() => None,
             None if !request.states.is_empty() => {
                 request.end = request.end.or(Some(now.as_second()));
-                request.end
+                Some(now.as_second())
             }
             None => Some(point(&"midnight".parse()?)?),
         };
@@ -662,7 +662,7 @@ mod tests {
             ("-j 12", None, None),
             ("-s R", Some(NOW), Some(NOW)),
             ("-s F -S now-1hour", Some(NOW - 3600), Some(NOW - 3600)),
-            ("-s R -E 10:00", Some(MIDNIGHT + 36000), Some(MIDNIGHT + 36000)),
+            ("-s R -E now+1hour", Some(NOW), Some(NOW + 3600)),
             ("-s R -j 12", None, None),
             ("-S now-1hour -E now", Some(NOW - 3600), Some(NOW)),
             ("-S 2026-11-19 -j 12", Some(MIDNIGHT - 86400), None),
@@ -670,7 +670,8 @@ mod tests {
             let request = request(text, 1000).unwrap();
             assert_eq!((request.start, request.end), (start, end), "{text}");
         }
-        for text in ["-S now -E now-1", "-S now+1"] {
+        // As with Slurm, the time of states is that of the command, unless -S is given.
+        for text in ["-S now -E now-1", "-S now+1", "-s R -E 10:00"] {
             assert!(request(text, 0).unwrap_err().contains("requested is after end time"), "{text}");
         }
     }

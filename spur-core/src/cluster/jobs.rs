@@ -295,7 +295,8 @@ impl Jobs {
     }
 
     /// Jobs whose dependencies name `id` or its array, in ascending order.
-    pub(crate) fn waiting_for(&self, id: JobId) -> Vec<JobId> {
+    #[must_use]
+    pub fn waiting_for(&self, id: JobId) -> Vec<JobId> {
         let mut waiting = self.dependents.of(id);
         if let Some(array) = self.get(id).map(Job::array_id).filter(|array| *array != id) {
             waiting.append(&mut self.dependents.of(array));

@@ -36,6 +36,8 @@ pub(crate) struct Rows {
     steps: BTreeMap<(Attempt, i64), StepRow>,
     /// Foreign attempts on the node that the current entry concerns, before it.
     foreign: Vec<Attempt>,
+    /// Jobs that wait for the job that the current entry starts or ends, before it.
+    waiting: Vec<JobId>,
     /// Ends of foreign attempts.
     closings: BTreeMap<Attempt, Closing>,
     /// Nodes that went out of service, or came back.
@@ -76,7 +78,11 @@ impl Rows {
         self.outages.before(cluster, entry);
         match &entry.event {
             Event::JobRequeued { job, .. } => self.close_run(cluster, *job, true, entry.at),
-            Event::JobEnded { job, .. } => self.close_run(cluster, *job, false, entry.at),
+            Event::JobStarted { job, .. } => self.waiting = cluster.jobs().waiting_for(*job),
+            Event::JobEnded { job, .. } => {
+                self.waiting = cluster.jobs().waiting_for(*job);
+                self.close_run(cluster, *job, false, entry.at);
+            }
             Event::JobsForgotten { jobs, .. } => {
                 for job in jobs.iter().filter(|job| self.changed.remove(job)).collect::<Vec<_>>() {
                     if let Some(job) = cluster.job(*job) {
@@ -137,6 +143,9 @@ impl Rows {
             | Event::BatchEnded { job, .. }
             | Event::JobEnded { job, .. } => {
                 self.changed.extend(entry.event.jobs());
+                // The row of a job that no longer waits has the time from which it could start.
+                let free = |id: &JobId| cluster.job(*id).is_some_and(|job| job.waits_for.is_none());
+                self.changed.extend(std::mem::take(&mut self.waiting).into_iter().filter(free));
                 if let Some(job) = cluster.job(*job) {
                     self.batch_step(cluster, job);
                     self.open_steps(cluster, job);

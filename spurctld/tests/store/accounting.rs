@@ -146,8 +146,15 @@ on_both! {
             };
             assert_eq!(found(&accounting, query).await, expected, "{state} {from} {to}");
         }
-        let now = Query { states: vec!["RUNNING".to_owned()], ..Query::default() };
-        assert_eq!(found(&accounting, now).await, [3]);
+        let now = |state: &str| Query { states: vec![state.to_owned()], ..Query::default() };
+        assert_eq!(found(&accounting, now("RUNNING")).await, [3]);
+        // Whoever asks for pending jobs does not ask for held ones, not even by id.
+        assert_eq!(found(&accounting, now("PENDING")).await, [4]);
+        assert!(found(&accounting, Query { job_ids: vec![7], ..now("PENDING") }).await.is_empty());
+        // A held job was there from its submission, but only for those who ask for it by id.
+        let window = Query { not_before: Some(hour(7)), before: Some(hour(8)), ..Query::default() };
+        assert_eq!(found(&accounting, Query { job_ids: vec![7], ..window.clone() }).await, [7]);
+        assert_eq!(found(&accounting, window).await, [3, 4, 6]);
     }
 }
 

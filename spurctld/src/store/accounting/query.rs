@@ -66,11 +66,16 @@ where
 {
     if query.states.is_empty() || (query.not_before, query.before) == (None, None) {
         one_of(sql, "state", &query.states);
+        if query.states.iter().any(|state| state == "PENDING") {
+            sql.push(" AND (state <> 'PENDING' OR eligible IS NOT NULL)");
+        }
         if let Some(time) = query.not_before {
             sql.push(" AND (ended IS NULL OR ended >= ").push_bind(time).push(")");
         }
         if let Some(time) = query.before {
-            sql.push(" AND coalesce(eligible, started) < ").push_bind(time);
+            // Jobs that are asked for by id are there before they are eligible.
+            let since = if query.job_ids.is_empty() { "coalesce(eligible, started)" } else { "submitted" };
+            sql.push(format_args!(" AND {since} < ")).push_bind(time);
         }
         return;
     }

@@ -25,18 +25,20 @@ pub fn read(cluster: &str, request: &v1::ChangeAccountsRequest) -> Result<Ask, S
     if count > MOST_AT_ONCE {
         return Err(format!(" {count} entities in one request, where {MOST_AT_ONCE} is the most"));
     }
+    let words = |texts: &[String]| texts.iter().map(|text| Word::read(text)).collect::<Vec<Word>>();
     if request.verb == "load" {
         let lines = request.lines.iter().map(line).collect::<Result<_, _>>()?;
-        return Ok(Ask::Load { lines, clean: request.clean });
+        let clusters = ask::split_clusters(words(&request.conditions)).0;
+        return Ok(within(clusters, Ask::Load { lines, clean: request.clean }));
     }
     let unknown = || format!("invalid keyword: {} {}", request.verb, request.entity);
     let entity = entity(&request.entity).ok_or_else(unknown)?;
-    let words = |texts: &[String]| texts.iter().map(|text| Word::read(text)).collect::<Vec<Word>>();
     let mut settings = words(&request.settings);
+    let mut clusters = BTreeSet::new();
     if request.verb == "add" {
-        settings = ask::of_cluster(cluster, settings)?;
+        (clusters, settings) = ask::split_clusters(settings);
     }
-    let lower = || request.names.iter().map(|name| Arc::from(name.to_lowercase())).collect();
+    let lower = || request.names.iter().map(|name| Arc::from(name.to_lowercase())).collect::<Vec<_>>();
     let plain = || request.names.iter().map(|name| Arc::from(name.as_str())).collect();
     let which = || -> Result<Which, String> {
         let mut which = ask::which(entity, cluster, &words(&request.conditions))?;
@@ -44,9 +46,13 @@ pub fn read(cluster: &str, request: &v1::ChangeAccountsRequest) -> Result<Ask, S
         let named = ask::which(entity, cluster, &names.collect::<Vec<_>>())?;
         which.names.extend(named.names);
         which.users.extend(named.users);
+        // The request as a whole is for these clusters.
+        which.elsewhere = false;
         Ok(which)
     };
-    Ok(match (request.verb.as_str(), entity) {
+    // Entities of clusters are their trees: the names are those of clusters.
+    let named = || which().map(|which| which.names.into_iter().chain(which.clusters).collect());
+    let ask = match (request.verb.as_str(), entity) {
         ("add", Entity::Account) => Ask::AddAccounts(lower(), ask::account_set(&settings)?),
         ("add", Entity::User) => {
             // As in Slurm, the hint is missing here.
@@ -58,13 +64,29 @@ pub fn read(cluster: &str, request: &v1::ChangeAccountsRequest) -> Result<Ask, S
         ("modify", Entity::Account) => Ask::ModifyAccounts(which()?, ask::account_set(&settings)?),
         ("modify", Entity::User) => Ask::ModifyUsers(which()?, ask::user_set(&settings)?),
         ("modify", Entity::Qos) => Ask::ModifyQos(which()?, ask::qos_set(&settings)?),
-        ("modify", Entity::Cluster) => Ask::ModifyCluster(AssociationSet::of_words(&settings)?),
+        ("add", Entity::Cluster) => {
+            Ask::AddClusters(lower().into_iter().collect(), AssociationSet::of_words(&settings)?)
+        }
+        ("modify", Entity::Cluster) => {
+            clusters = named()?;
+            Ask::ModifyCluster(AssociationSet::of_words(&settings)?)
+        }
+        ("delete", Entity::Cluster) => Ask::DeleteClusters(named()?),
         ("delete", Entity::Account) => Ask::DeleteAccounts(which()?),
         ("delete", Entity::User) => Ask::DeleteUsers(which()?),
         ("delete", Entity::Qos) => Ask::DeleteQos(which()?),
         ("delete", Entity::Coordinator) => Ask::DeleteCoordinators(which()?),
         _ => return Err(unknown()),
-    })
+    };
+    if entity == Entity::Coordinator || (request.verb != "add" && entity != Entity::Cluster) {
+        clusters = which()?.clusters;
+    }
+    Ok(within(clusters, ask))
+}
+
+/// Restricts a request to clusters; without any, the request is for all.
+fn within(clusters: BTreeSet<Arc<str>>, ask: Ask) -> Ask {
+    if clusters.is_empty() { ask } else { Ask::In(clusters, Box::new(ask)) }
 }
 
 fn entity(name: &str) -> Option<Entity> {
@@ -158,6 +180,7 @@ pub fn user(tree: &Accounts, user: &User) -> v1::UserRecord {
         deleted: user.deleted,
         wckeys: user.wckeys.iter().map(ToString::to_string).collect(),
         default_wckey: user.default_wckey.as_deref().unwrap_or_default().to_owned(),
+        cluster: String::new(),
     }
 }
 
@@ -187,6 +210,7 @@ pub fn association(tree: &Accounts, placed: Placed<'_>) -> v1::AssociationRecord
         is_default,
         usage: None,
         lineage: lineage(tree, association),
+        cluster: String::new(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Lists records of the policy tree that a request selects and that the caller may see.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spur_core::cluster::Holder;
@@ -29,17 +29,70 @@ pub fn rows(
     if request.entity == "limit" {
         return limits(cluster, caller, now, request);
     }
-    let (entity, which) = accounts::conditions(&cluster.policy().cluster_name, request)?;
-    let view = View { tree: cluster.accounts(), caller, sight: Sight::of(cluster, caller), which };
-    Ok(match entity {
-        Entity::Account => view.accounts(request),
-        Entity::User => view.users(request),
-        Entity::Qos => view.qos(request.with_deleted),
-        Entity::Association | Entity::Coordinator | Entity::Cluster if request.with_usage => {
-            view.shares(cluster, now)
+    let own = &cluster.policy().cluster_name;
+    let (entity, which) = accounts::conditions(own, request)?;
+    let tree = cluster.accounts();
+    let is_wanted = |name: &&Arc<str>| match which.clusters.is_empty() {
+        true => request.all_clusters,
+        false => which.clusters.contains(*name),
+    };
+    let others = tree.other_clusters().filter(is_wanted).filter(|_| entity != Entity::Qos);
+    let others: Vec<(Arc<str>, Accounts)> =
+        others.filter_map(|name| Some((Arc::clone(name), tree.of_cluster(name)?))).collect();
+    let view = View { tree, caller, sight: Sight::of(cluster, caller), which };
+    let own = view.rows(entity, cluster, now, request);
+    if others.is_empty() {
+        return Ok(own);
+    }
+    let mut lists = vec![own];
+    for (name, tree) in &others {
+        let which = Which { elsewhere: false, ..view.which.clone() };
+        let other = View { tree, caller, sight: Sight::of(cluster, caller), which };
+        let found = match entity {
+            Entity::Account => other.accounts(request),
+            Entity::User => other.users(request),
+            _ => other.associations(),
+        };
+        lists.push(found.into_iter().map(|row| of_cluster(name, row)).collect());
+    }
+    Ok(joined(lists))
+}
+
+/// Names the other cluster whose tree has a record.
+fn of_cluster(cluster: &str, row: Row) -> Row {
+    let cluster = cluster.to_owned();
+    match row {
+        Row::Association(record) => Row::Association(v1::AssociationRecord { cluster, ..record }),
+        Row::User(record) => Row::User(v1::UserRecord { cluster, ..record }),
+        row => row,
+    }
+}
+
+/// Joins lists of several clusters. The associations of an account or a user follow the first row of that
+/// account or user, so that each has one row.
+fn joined(lists: Vec<Vec<Row>>) -> Vec<Row> {
+    let mut groups: Vec<Vec<Row>> = vec![Vec::new()];
+    let mut known: BTreeMap<String, usize> = BTreeMap::new();
+    let mut at = 0;
+    for row in lists.into_iter().flatten() {
+        let owner = match &row {
+            Row::Account(account) => Some(&account.name),
+            Row::User(user) => Some(&user.name),
+            _ => None,
+        };
+        let Some(owner) = owner else {
+            groups[at].push(row);
+            continue;
+        };
+        if let Some(group) = known.get(owner) {
+            at = *group;
+            continue;
         }
-        Entity::Association | Entity::Coordinator | Entity::Cluster => view.associations(),
-    })
+        at = groups.len();
+        known.insert(owner.clone(), at);
+        groups.push(vec![row]);
+    }
+    groups.into_iter().flatten().collect()
 }
 
 /// Returns the limits that apply to a user or an account, if the caller may see the usage of both.
@@ -90,6 +143,25 @@ struct View<'a> {
 }
 
 impl View<'_> {
+    /// Returns the records of the controller's own cluster.
+    fn rows(
+        &self,
+        entity: Entity,
+        cluster: &Cluster,
+        now: Time,
+        request: &v1::ListAccountsRequest,
+    ) -> Vec<Row> {
+        match entity {
+            Entity::Account => self.accounts(request),
+            Entity::User => self.users(request),
+            Entity::Qos => self.qos(request.with_deleted),
+            Entity::Association | Entity::Coordinator | Entity::Cluster if request.with_usage => {
+                self.shares(cluster, now)
+            }
+            Entity::Association | Entity::Coordinator | Entity::Cluster => self.associations(),
+        }
+    }
+
     fn accounts(&self, request: &v1::ListAccountsRequest) -> Vec<Row> {
         let which = &self.which;
         let parent = |name: &str| self.tree.of_account(name).and_then(|own| own.parent.clone());
@@ -216,9 +288,9 @@ impl View<'_> {
         let qos = || self.tree.qos_of(association);
         !which.elsewhere
             && any(&which.accounts, Some(&association.account))
-            && any(&which.users, association.user.as_ref())
+            && any_or_none(&which.users, association.user.as_ref())
             && any(&which.partitions, association.partition.as_ref())
-            && any(&which.parents, association.parent.as_ref())
+            && any_or_none(&which.parents, association.parent.as_ref())
             && (which.qos.is_empty() || !which.qos.is_disjoint(&qos()))
             && self.sight.account(self.tree, &association.account)
             && association.user.as_ref().is_none_or(|user| self.sight.user(self.tree, user))
@@ -228,6 +300,12 @@ impl View<'_> {
 /// Splits a comma-separated list; empty names are left out.
 fn names(list: &str) -> Vec<String> {
     list.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// True if a name is in a set, or if the set is empty. The empty name stands for no name: `user=''` selects the
+/// associations of accounts.
+fn any_or_none(set: &BTreeSet<Arc<str>>, name: Option<&Arc<str>>) -> bool {
+    any(set, name) || (name.is_none() && set.contains(""))
 }
 
 /// True if a name is in a set, or if the set is empty.

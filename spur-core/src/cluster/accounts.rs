@@ -58,6 +58,17 @@ pub enum AccountChange {
     },
     /// The `[[qos]]` sections of the configuration that the tree last took over or was last compared with.
     FileQos(Vec<QosConfig>),
+    /// Begins the tree of another cluster, still without accounts.
+    ClusterAdded(Arc<str>),
+    /// Removes the tree of another cluster.
+    ClusterDeleted(Arc<str>),
+    /// A change of an account, a user or an association in the tree of another cluster.
+    OfCluster {
+        /// Name of the other cluster, in lower case.
+        cluster: Arc<str>,
+        /// The change of its tree.
+        change: Box<AccountChange>,
+    },
 }
 
 /// The policy tree: accounts, users, associations and QOS.
@@ -83,6 +94,9 @@ pub struct Accounts {
     members: SharedMap<(Arc<str>, AssociationId), ()>,
     /// Pairs of a user and one of his associations.
     of_users: SharedMap<(Arc<str>, AssociationId), ()>,
+    /// The trees of other clusters, by their names in lower case. They have no QOS of their own. Jobs are
+    /// not judged by them.
+    others: BTreeMap<Arc<str>, Arc<Accounts>>,
 }
 
 /// The second members of the pairs that begin with a name.
@@ -186,6 +200,22 @@ impl Accounts {
     #[must_use]
     pub fn next_qos(&self) -> u32 {
         self.last_qos + 1
+    }
+
+    /// The names of the other clusters that have a tree here, in alphabetical order.
+    pub fn other_clusters(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.others.keys()
+    }
+
+    /// The tree of another cluster, with the QOS of this tree, which all clusters share. `None` if there is
+    /// no such tree. Numbers of its associations are different from those of this tree.
+    #[must_use]
+    pub fn of_cluster(&self, name: &str) -> Option<Accounts> {
+        let mut tree = Accounts::clone(self.others.get(&*name.to_lowercase())?);
+        tree.qos.clone_from(&self.qos);
+        tree.qos_numbers.clone_from(&self.qos_numbers);
+        tree.last_association = self.last_association;
+        Some(tree)
     }
 
     /// The association of this number; `None` if there is none.
@@ -374,10 +404,21 @@ impl Accounts {
         let file = Some(AccountChange::FileQos(self.file_qos.clone())).filter(|_| self.has_begun());
         let qos = self.qos().cloned().map(AccountChange::Qos);
         let deleted = self.deleted_qos.iter().cloned().map(AccountChange::QosDeleted);
+        let others = self.others.iter().flat_map(|(cluster, tree)| {
+            let of_cluster =
+                |change| AccountChange::OfCluster { cluster: Arc::clone(cluster), change: Box::new(change) };
+            let added = std::iter::once(AccountChange::ClusterAdded(Arc::clone(cluster)));
+            added.chain(tree.accounts_and_users().map(of_cluster))
+        });
+        file.into_iter().chain(deleted).chain(qos).chain(self.accounts_and_users()).chain(others)
+    }
+
+    /// The changes that build the accounts, users and associations of this tree from an empty one.
+    fn accounts_and_users(&self) -> impl Iterator<Item = AccountChange> + '_ {
         let accounts = self.accounts.values().cloned().map(AccountChange::Account);
         let users = self.users.values().cloned().map(AccountChange::User);
         let associations = self.associations.values().cloned().map(AccountChange::Association);
-        file.into_iter().chain(deleted).chain(qos).chain(accounts).chain(users).chain(associations)
+        accounts.chain(users).chain(associations)
     }
 
     /// The largest numbers ever given to an association and to a QOS.
@@ -429,6 +470,14 @@ impl Accounts {
                 self.deleted_qos.insert(Arc::clone(name));
             }
             AccountChange::FileQos(qos) => self.file_qos.clone_from(qos),
+            AccountChange::ClusterAdded(name) => drop(self.others.entry(Arc::clone(name)).or_default()),
+            AccountChange::ClusterDeleted(name) => drop(self.others.remove(name)),
+            AccountChange::OfCluster { cluster, change } => {
+                if let Some(tree) = self.others.get_mut(cluster) {
+                    Arc::make_mut(tree).apply(change);
+                    self.last_association = self.last_association.max(tree.last_association);
+                }
+            }
             AccountChange::UsageCleared(_)
             | AccountChange::QosUsageCleared(_)
             | AccountChange::UsageImported { .. } => {}

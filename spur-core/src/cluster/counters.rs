@@ -270,7 +270,10 @@ impl Cluster {
             | AccountChange::FileQos(_)
             | AccountChange::UsageCleared(_)
             | AccountChange::QosUsageCleared(_)
-            | AccountChange::UsageImported { .. } => false,
+            | AccountChange::UsageImported { .. }
+            | AccountChange::ClusterAdded(_)
+            | AccountChange::ClusterDeleted(_)
+            | AccountChange::OfCluster { .. } => false,
         })
     }
 

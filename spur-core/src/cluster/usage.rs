@@ -535,7 +535,10 @@ impl Cluster {
             | AccountChange::User(_)
             | AccountChange::UserDeleted(_)
             | AccountChange::Qos(_)
-            | AccountChange::FileQos(_) => {}
+            | AccountChange::FileQos(_)
+            | AccountChange::ClusterAdded(_)
+            | AccountChange::ClusterDeleted(_)
+            | AccountChange::OfCluster { .. } => {}
         }
         self.usage.shares = OnceLock::new();
     }

@@ -116,6 +116,14 @@ async fn import(session: &mut Session, file: &str, immediate: bool) -> anyhow::R
         return Ok(0);
     }
     let Requests { settings, deletions } = requests(&changes, &wanted)?;
+    // The file is of the controller's own cluster, not of others whose trees it keeps.
+    let here = format!("Cluster={}", query::cluster_name(session).await?);
+    let of_here = |request: ChangeAccountsRequest| {
+        let conditions = request.conditions.iter().chain([&here]).cloned().collect();
+        ChangeAccountsRequest { conditions, ..request }
+    };
+    let settings: Vec<_> = settings.into_iter().map(of_here).collect();
+    let deletions: Vec<_> = deletions.into_iter().map(of_here).collect();
     // Deletions that the controller would refuse stop the import before anything is changed.
     for request in &deletions {
         let _lines = send(session, ChangeAccountsRequest { preview: true, ..request.clone() }).await?;

@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 use spur_core::text::tres::Tres as CountedTres;
 use spur_proto::client::Controller;
 use spur_proto::v1::accounts_row::Row as Record;
-use spur_proto::v1::{GetStatisticsRequest, GetStatisticsResponse, RequestCount};
+use spur_proto::v1::{AssociationRecord, GetStatisticsRequest, GetStatisticsResponse, RequestCount};
 
-use super::{Conditions, cluster, fetch, request, resources, wckeys};
+use super::rows::Cluster;
+use super::{Conditions, fetch, request, resources, wckeys};
 use crate::commands::query;
 use crate::format::json::{self, Part, Wish, policy};
 use crate::session::Session;
@@ -66,18 +67,25 @@ fn kept(wish: Wish, with_coordinators: bool, cluster: &str, all: Vec<Record>) ->
             while let Some(Record::Association(next)) =
                 all.next_if(|next| matches!(next, Record::Association(_)))
             {
-                own.push(policy::association_name(cluster, &next));
+                own.push(policy::association_name(cluster_of(cluster, &next), &next));
             }
         }
         values.push(match record {
             Record::Account(account) => policy::account(&account, own, with_coordinators),
             Record::User(user) => policy::user(&user, own, with_coordinators),
-            Record::Association(association) => policy::association(cluster, &association),
+            Record::Association(association) => {
+                policy::association(cluster_of(cluster, &association), &association)
+            }
             Record::Qos(qos) => policy::qos(&qos),
             Record::Limit(_) => continue,
         });
     }
     values
+}
+
+/// Returns the cluster whose tree has an association; `own` is the controller's.
+fn cluster_of<'a>(own: &'a str, association: &'a AssociationRecord) -> &'a str {
+    if association.cluster.is_empty() { own } else { &association.cluster }
 }
 
 /// Returns a record with the fields of Spur's own messages.
@@ -91,9 +99,9 @@ fn own_shape(record: &Record) -> Value {
     }
 }
 
-/// Returns a list of this cluster with the resources of its nodes.
+/// Returns a list of clusters, the controller's own with the resources of its nodes.
 async fn clusters(session: &mut Session, conditions: &Conditions) -> anyhow::Result<Vec<Value>> {
-    let all = cluster(session, conditions).await?;
+    let all = super::clusters(session, conditions).await?;
     // Nodes may be hidden from the user.
     let nodes = query::nodes(session.connection()?, "").await.unwrap_or_default();
     let mut sum = CountedTres::default();
@@ -102,7 +110,12 @@ async fn clusters(session: &mut Session, conditions: &Conditions) -> anyhow::Res
     }
     let names = spur_core::text::hostlist::HostList::from_names(nodes.iter().map(|node| &*node.name));
     let (names, sum) = (names.to_string(), sum.to_string());
-    Ok(all.iter().map(|own| policy::cluster(&own.name, &own.host, &own.port, &names, &sum)).collect())
+    let shown = |cluster: &Cluster| {
+        // The nodes of other clusters are not known here.
+        let (names, sum) = if cluster.is_own() { (&*names, &*sum) } else { ("", "") };
+        policy::cluster(&cluster.name, &cluster.host, &cluster.port, names, sum)
+    };
+    Ok(all.iter().map(shown).collect())
 }
 
 async fn statistics(session: &mut Session) -> anyhow::Result<GetStatisticsResponse> {

@@ -10,10 +10,11 @@ use spur_core::model::accounts::ask::Ask;
 use spur_proto::convert::accounts;
 use spur_proto::v1::accounts_row::Row;
 use spur_proto::v1::{
-    AccountRecord, AssociationRecord, ChangeAccountsRequest, DumpLine, LimitValue, QosRecord, UserRecord,
+    AccountRecord, AssociationRecord, ChangeAccountsRequest, DumpLine, LimitValue, ListAccountsRequest,
+    QosRecord, UserRecord,
 };
 
-use super::{Settings, change, records};
+use super::{Settings, change, fetch};
 use crate::commands::query;
 use crate::error::Bare;
 use crate::session::Session;
@@ -64,9 +65,18 @@ impl Tree {
 /// # Errors
 /// No answer, or a refusal.
 pub(crate) async fn tree(session: &mut Session) -> anyhow::Result<Tree> {
+    tree_of(session, None).await
+}
+
+/// Returns the policy tree of another cluster; with `None`, that of the controller.
+async fn tree_of(session: &mut Session, cluster: Option<&str>) -> anyhow::Result<Tree> {
     let mut tree = Tree::default();
     for entity in ENTITIES {
-        records(session, entity, &[]).await?.into_iter().for_each(|row| tree.add(row));
+        let of_tree = cluster.filter(|_| entity != "qos");
+        let conditions = of_tree.map(|name| format!("Cluster={name}")).into_iter().collect();
+        let request =
+            ListAccountsRequest { entity: entity.to_owned(), conditions, ..ListAccountsRequest::default() };
+        fetch(session, request).await?.into_iter().for_each(|row| tree.add(row));
     }
     Ok(tree)
 }
@@ -90,17 +100,20 @@ pub(super) async fn dump(session: &mut Session, words: &[String]) -> anyhow::Res
         return Err(Bare(" We need a cluster to dump.".to_owned()).into());
     };
     let here = query::cluster_name(session).await?;
-    if !cluster.eq_ignore_ascii_case(&here) {
+    let other = Some(cluster.to_lowercase()).filter(|name| *name != here.to_lowercase());
+    let tree = tree_of(session, other.as_deref()).await?;
+    if tree.associations.is_empty() {
         return Err(Bare(format!(" Cluster {cluster} doesn't exist.")).into());
     }
+    let name = other.unwrap_or(here);
     let file = match file {
         Some(file) => file,
         None => {
-            writeln!(session.out, " No filename given, using ./{here}.cfg.")?;
-            format!("./{here}.cfg")
+            writeln!(session.out, " No filename given, using ./{name}.cfg.")?;
+            format!("./{name}.cfg")
         }
     };
-    let lines = text(&here, &tree(session).await?, with_qos);
+    let lines = text(&name, &tree, with_qos);
     std::fs::write(&file, format!("{HEAD}{}", lines.concat()))
         .map_err(|error| Bare(format!("Can't open {file}, {error}")))?;
     lines.iter().for_each(|line| session.inform(line.trim_end()));
@@ -400,20 +413,29 @@ pub(super) async fn load(session: &mut Session, settings: &Settings, words: &[St
     let text = std::fs::read_to_string(&file)
         .map_err(|error| Bare(format!(" Unable to read \"{file}\": {}", reason(&error))))?;
     let here = query::cluster_name(session).await?;
-    let named = cluster.unwrap_or_else(|| here.clone());
-    if named != here {
-        return Err(Bare(format!(" Cluster {named} doesn't exist.")).into());
+    let named = cluster.unwrap_or_else(|| cluster_of(&text));
+    let other = Some(named.to_lowercase()).filter(|name| !name.is_empty() && *name != here.to_lowercase());
+    let tree = tree_of(session, other.as_deref()).await?;
+    if tree.associations.is_empty() {
+        return Err(Bare(format!(
+            " Cluster {named} doesn't exist.\n This cluster is {here}; `sacctmgr add cluster {named}` adds another"
+        ))
+        .into());
     }
-    let lines = parse(&here, &text).map_err(Bare)?;
-    writeln!(session.out, "For cluster {here}")?;
+    let name = other.as_ref().unwrap_or(&here);
+    let lines = parse(name, &text).map_err(Bare)?;
+    writeln!(session.out, "For cluster {name}")?;
+    let conditions = vec![format!("Cluster={name}")];
     let slice = |lines: &[DumpLine]| ChangeAccountsRequest {
         verb: "load".to_owned(),
         lines: lines.to_vec(),
         clean,
+        conditions: conditions.clone(),
         ..ChangeAccountsRequest::default()
     };
     let requests: Vec<ChangeAccountsRequest> = lines.chunks(MOST_AT_ONCE).map(slice).collect();
-    let leftovers = if clean { leftovers(&tree(session).await?, &lines) } else { Vec::new() };
+    let mut leftovers = if clean { leftovers(&tree, &lines) } else { Vec::new() };
+    leftovers.iter_mut().for_each(|request| request.conditions.extend(conditions.clone()));
     change::load(session, settings, requests, leftovers).await
 }
 

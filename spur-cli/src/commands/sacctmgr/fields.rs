@@ -1,16 +1,7 @@
 //! Columns of the lists of `sacctmgr`.
 
 use crate::format::Show;
-use crate::format::json::RPC_VERSION;
 use crate::format::report::Column;
-
-/// The cluster.
-pub(super) struct Cluster {
-    pub(super) name: String,
-    pub(super) host: String,
-    pub(super) port: String,
-    pub(super) qos: String,
-}
 
 /// A trackable resource: type, name and number.
 pub(super) struct Tres(pub(super) String, pub(super) String, pub(super) u32);
@@ -31,16 +22,6 @@ pub(super) const fn headed<R>(
     Column { name, header, width, text }
 }
 
-pub(super) const CLUSTER: [Column<Cluster>; 8] = [
-    field("Cluster", 10, |row, _| row.name.clone()),
-    headed("Name", "Cluster", 10, |row, _| row.name.clone()),
-    field("ControlHost", 15, |row, _| row.host.clone()),
-    field("ControlPort", 12, |row, _| row.port.clone()),
-    field("RPC", 5, |_, _| RPC_VERSION.to_string()),
-    field("Share", 9, |_, _| "1".to_owned()),
-    headed("Fairshare", "Share", 9, |_, _| "1".to_owned()),
-    field("QOS", 20, |row, _| row.qos.clone()),
-];
 pub(super) const CLUSTER_SHOWN: &str = "cluster,controlhost,controlport,rpc,share,grpjobs,grptres,grpsubmitjobs,maxjobs,maxtres,\
                                         maxsubmitjobs,maxwall,qos,defaultqos";
 

@@ -1,33 +1,42 @@
 //! The commands `sacctmgr show problem` and `show stats`: possible problems in the policy tree, and the
 //! controller's requests.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use jiff::Timestamp;
 use spur_proto::client::Controller;
 use spur_proto::v1::accounts_row::Row as Record;
-use spur_proto::v1::{GetStatisticsRequest, GetStatisticsResponse, RequestCount, UserRecord};
+use spur_proto::v1::{
+    AssociationRecord, GetStatisticsRequest, GetStatisticsResponse, ListAccountsRequest, RequestCount,
+    UserRecord,
+};
 
 use super::fields::field;
-use super::{Conditions, Settings, records};
+use super::{Conditions, Settings, fetch};
+use crate::commands::query;
 use crate::format::report::Column;
 use crate::session::Session;
 use crate::zone;
 
-/// A user with a problem.
+/// An account or a user with a problem.
+#[derive(Default, Debug, PartialEq)]
 struct Problem {
+    cluster: String,
+    account: String,
     user: String,
     what: &'static str,
 }
 
 const PROBLEM: [Column<Problem>; 4] = [
-    field("Cluster", 10, |_, _| String::new()),
-    field("Account", 10, |_, _| String::new()),
+    field("Cluster", 10, |row, _| row.cluster.clone()),
+    field("Account", 10, |row, _| row.account.clone()),
     field("User", 10, |row, _| row.user.clone()),
     field("Problem", 40, |row, _| row.what.to_owned()),
 ];
 
-/// Lists the users whom this host does not know; their jobs cannot run.
+/// Lists the accounts with nobody below them, the users without an association, and the users whom this host
+/// does not know; their jobs cannot run.
 ///
 /// # Errors
 /// An unknown field, or a refusal by the controller.
@@ -36,14 +45,55 @@ pub(super) async fn problems(
     settings: &Settings,
     conditions: &Conditions,
 ) -> anyhow::Result<String> {
-    let all = records(session, "user", &[]).await?;
-    let users = all.into_iter().filter_map(|record| match record {
+    let here = query::cluster_name(session).await?;
+    let list = |entity: &str| ListAccountsRequest {
+        entity: entity.to_owned(),
+        all_clusters: true,
+        ..ListAccountsRequest::default()
+    };
+    let associations = fetch(session, list("association")).await?;
+    let associations: Vec<AssociationRecord> = associations
+        .into_iter()
+        .filter_map(|record| match record {
+            Record::Association(record) => Some(record),
+            _ => None,
+        })
+        .collect();
+    let users = fetch(session, list("user")).await?.into_iter().filter_map(|record| match record {
         Record::User(UserRecord { name, .. }) => Some(name),
         _ => None,
     });
-    let unknown = users.filter(|name| !session.knows_user(name));
-    let rows: Vec<Problem> = unknown.map(|user| Problem { user, what: "User does not have a uid" }).collect();
+    let users: BTreeSet<String> = users.collect();
+    let rows = problems_of(&here, &associations, &users, &|name| session.knows_user(name));
     settings.table(&PROBLEM, "cluster,account,user,problem", conditions, &rows)
+}
+
+/// The problems of associations and users, in Slurm's order.
+fn problems_of(
+    here: &str,
+    associations: &[AssociationRecord],
+    users: &BTreeSet<String>,
+    is_known: &dyn Fn(&str) -> bool,
+) -> Vec<Problem> {
+    let place = |own: &AssociationRecord, name: &str| (own.cluster.clone(), name.to_owned());
+    let inner: BTreeSet<(String, String)> = associations
+        .iter()
+        .map(|own| place(own, if own.user.is_empty() { &own.parent } else { &own.account }))
+        .collect();
+    let empty = associations.iter().filter(|own| own.user.is_empty());
+    let empty = empty.filter(|own| !inner.contains(&place(own, &own.account))).map(|own| Problem {
+        cluster: if own.cluster.is_empty() { here } else { &own.cluster }.to_owned(),
+        account: own.account.clone(),
+        what: "Account has no users",
+        ..Problem::default()
+    });
+    let placed: BTreeSet<&str> = associations.iter().map(|own| &*own.user).collect();
+    let of_user = |user: &String, what| Problem { user: user.clone(), what, ..Problem::default() };
+    let homeless = users.iter().filter(|name| !placed.contains(name.as_str()));
+    let homeless = homeless.map(|name| of_user(name, "User has no Associations"));
+    let unknown = users.iter().filter(|name| !is_known(name));
+    let unknown = unknown.map(|name| of_user(name, "User does not have a uid"));
+    empty.chain(homeless).chain(unknown).collect()
 }
 
 /// Returns statistics of the controller's requests, in Slurm's form.
@@ -93,6 +143,39 @@ fn page(figures: &GetStatisticsResponse, zone: &jiff::tz::TimeZone) -> Result<St
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn accounts_and_users_that_lead_nowhere_are_problems() {
+        let own = |cluster: &str, account: &str, user: &str, parent: &str| AssociationRecord {
+            cluster: cluster.into(),
+            account: account.into(),
+            user: user.into(),
+            parent: parent.into(),
+            ..AssociationRecord::default()
+        };
+        let associations = [
+            own("", "root", "", ""),
+            own("", "root", "root", ""),
+            own("", "sci", "", "root"),
+            own("", "chem", "", "sci"),
+            own("", "chem", "ada", ""),
+            own("", "phys", "", "sci"),
+            own("north", "chem", "", "root"),
+        ];
+        let users: BTreeSet<String> = ["root", "ada", "bob"].map(str::to_owned).into();
+        let found = problems_of("c", &associations, &users, &|name| name != "ada");
+        let lines: Vec<String> = found
+            .iter()
+            .map(|row| format!("{}|{}|{}|{}", row.cluster, row.account, row.user, row.what))
+            .collect();
+        let wanted = [
+            "c|phys||Account has no users",
+            "north|chem||Account has no users",
+            "||bob|User has no Associations",
+            "||ada|User does not have a uid",
+        ];
+        assert_eq!(lines, wanted);
+    }
 
     #[test]
     fn requests_stand_in_the_lines_of_slurm() {

@@ -19,14 +19,14 @@ use spur_core::model::accounts::ask;
 use spur_core::model::config::Config;
 use spur_core::text::tres::Tres as CountedTres;
 use spur_proto::client::{CallError, Controller};
-use spur_proto::v1::ListAccountsRequest;
 use spur_proto::v1::accounts_row::Row as Record;
+use spur_proto::v1::{AssociationRecord, ListAccountsRequest};
 
 use fields::{
-    ASSOCIATION_SHOWN, CLUSTER, CLUSTER_SHOWN, Cluster, FEDERATION, FEDERATION_SHOWN, QOS_SHOWN, RESOURCE,
-    RESOURCE_SHOWN, TRES, Tres, USER_ASSOCIATION_SHOWN, USER_SHOWN, columns,
+    ASSOCIATION_SHOWN, CLUSTER_SHOWN, FEDERATION, FEDERATION_SHOWN, QOS_SHOWN, RESOURCE, RESOURCE_SHOWN,
+    TRES, Tres, USER_ASSOCIATION_SHOWN, USER_SHOWN, columns,
 };
-use rows::Row;
+use rows::{Cluster, Row, Without};
 
 use super::listing::{self, Common, Listing};
 use super::query;
@@ -104,7 +104,7 @@ const OPTIONS: &[SettingsOpt] = &[
 
 /// Text of the help after the options.
 const COMMANDS: &str = "    Valid <COMMAND> values are:
-     add <ENTITY> <SPECS>              add account, coordinator, qos or user
+     add <ENTITY> <SPECS>              add cluster, account, coordinator, qos or user
      delete <ENTITY> [where] <SPECS>   delete the same
      dump <CLUSTER> [File=<FILENAME>]  write accounts and users to a file
      help                              display this help message
@@ -112,7 +112,7 @@ const COMMANDS: &str = "    Valid <COMMAND> values are:
                                        runawayjobs, stats, tres, user or wckey
      load <FILE> [<SPECS>]             read such a file
      modify <ENTITY> [where] <SPECS> set <SPECS>
-                                       change account, association, qos or user
+                                       change cluster, account, job, qos or user
      version                           display tool version number
 
   Without a command, sacctmgr reads commands line by line until exit or quit. !! repeats the last one, and
@@ -177,6 +177,8 @@ struct Conditions {
     tree: bool,
     /// True if a list of users shows their default wckeys.
     wckeys: bool,
+    /// What is left out of associations.
+    without: Without,
 }
 
 /// Parses `[where] KEY=VALUE …`, or names alone.
@@ -195,6 +197,13 @@ fn conditions(words: &[String]) -> Result<Conditions, Bare> {
             ("", option) if option.starts_with("withc") => conditions.coordinators = true,
             ("", option) if option.starts_with("withd") => conditions.deleted = true,
             ("", "tree") => conditions.tree = true,
+            ("", option) if option.len() > 3 && "woplimits".starts_with(option) => {
+                conditions.without.inherited = true;
+            }
+            // As in Slurm, this option includes the other.
+            ("", option) if option.len() > 3 && "wopinfo".starts_with(option) => {
+                conditions.without = Without { inherited: true, parent: true };
+            }
             ("", option) if LEFT_OUT.iter().any(|known| known.starts_with(option)) && option.len() > 2 => {}
             ("", _) => conditions.names.extend(ask::names(word).map_err(Bare)?),
             ("name" | "names", _) => {
@@ -208,7 +217,7 @@ fn conditions(words: &[String]) -> Result<Conditions, Bare> {
 }
 
 /// Options without effect: what they would omit is never in Spur's lists.
-const LEFT_OUT: [&str; 5] = ["withrawqoslevel", "withsubaccounts", "wolimits", "wopinfo", "woplimits"];
+const LEFT_OUT: [&str; 3] = ["withrawqoslevel", "withsubaccounts", "wolimits"];
 
 /// Returns the entity that a word selects; `None` for an unknown word or a single letter.
 fn entity(word: &str) -> Option<&'static str> {
@@ -298,7 +307,8 @@ async fn list(session: &mut Session, settings: &Settings, words: &[String]) -> a
     }
     Ok(match known {
         Some("clusters") => {
-            settings.table(&CLUSTER, CLUSTER_SHOWN, &conditions, &cluster(session, &conditions).await?)?
+            let all = clusters(session, &conditions).await?;
+            settings.table(&rows::cluster_columns(), CLUSTER_SHOWN, &conditions, &all)?
         }
         Some(kept @ ("qos" | "users" | "accounts" | "associations")) => {
             let all = fetch(session, request(kept, &conditions)).await?;
@@ -408,27 +418,30 @@ impl Settings {
     }
 }
 
-/// Returns this cluster, if it is among the requested ones.
-async fn cluster(session: &mut Session, conditions: &Conditions) -> anyhow::Result<Vec<Cluster>> {
-    let name = query::cluster_name(session).await?;
+/// Returns the requested clusters: the controller's own, and the others that have a tree.
+async fn clusters(session: &mut Session, conditions: &Conditions) -> anyhow::Result<Vec<Cluster>> {
+    let own = query::cluster_name(session).await?;
     let others = conditions.others.iter().filter_map(|word| word.split_once('='));
     let others = others.filter(|(key, _)| "clusters".starts_with(&key.to_ascii_lowercase()));
-    let mut named = others
-        .flat_map(|(_, names)| names.split(','))
-        .chain(conditions.names.iter().map(|name| &**name))
-        .peekable();
-    if named.peek().is_some() && !named.any(|named| named == name) {
-        return Ok(Vec::new());
-    }
-    let root = records(session, "association", &[]).await?.into_iter().find_map(|record| match record {
-        Record::Association(own) if own.parent_id == 0 => Some(own),
-        _ => None,
-    });
-    let qos = root.map(|root| root.qos).unwrap_or_default();
+    let named =
+        others.flat_map(|(_, names)| names.split(',')).chain(conditions.names.iter().map(|name| &**name));
+    let named: Vec<String> = named.map(str::to_lowercase).collect();
     let address = session.connection()?.address().to_owned();
     let (host, port) = address.rsplit_once(':').unwrap_or((&address, ""));
-    let host = host.trim_matches(['[', ']']).to_owned();
-    Ok(vec![Cluster { name, host, port: port.to_owned(), qos: qos.join(",") }])
+    let host = host.trim_matches(['[', ']']);
+    let entity = "association".to_owned();
+    let request = ListAccountsRequest { entity, all_clusters: true, ..ListAccountsRequest::default() };
+    let roots = fetch(session, request).await?.into_iter().filter_map(|record| match record {
+        Record::Association(root) if root.parent_id == 0 => Some(root),
+        _ => None,
+    });
+    let cluster = |root: AssociationRecord| match root.cluster.as_str() {
+        "" => Cluster::own(&own, host, port, root),
+        other => Cluster::other(&other.to_owned(), root),
+    };
+    let mut all: Vec<Cluster> = roots.map(cluster).collect();
+    all.retain(|cluster| named.is_empty() || named.contains(&cluster.name.to_lowercase()));
+    Ok(all)
 }
 
 /// Returns the request for a list of records of the policy tree. `entity` is one of [`ENTITIES`].
@@ -440,7 +453,8 @@ fn request(entity: &str, conditions: &Conditions) -> ListAccountsRequest {
         conditions: conditions.others.clone(),
         with_deleted: conditions.deleted,
         with_associations: conditions.associations,
-        with_usage: false,
+        all_clusters: true,
+        ..ListAccountsRequest::default()
     }
 }
 
@@ -495,7 +509,7 @@ impl Settings {
                     Record::Qos(qos) => Some(qos),
                     _ => None,
                 });
-                let own: Vec<_> = rows::QOS.iter().chain(&rows::QOS_LIMITS).copied().collect();
+                let own = rows::qos_columns();
                 return self.table(&own, QOS_SHOWN, conditions, &qos.collect::<Vec<_>>());
             }
             ("users", true) => USER_ASSOCIATION_SHOWN.to_owned(),
@@ -511,15 +525,20 @@ impl Settings {
         indent_from_first(&mut all);
         let shown = if conditions.coordinators { format!("{shown},coordinators") } else { shown };
         let own: Vec<_> = rows::ROW.iter().chain(&rows::LIMITS).copied().collect();
-        self.table(&own, &shown, conditions, &joined(all, cluster, conditions.tree))
+        let bare = Row {
+            cluster: cluster.to_owned(),
+            tree: conditions.tree,
+            without: conditions.without,
+            ..Row::default()
+        };
+        self.table(&own, &shown, conditions, &joined(all, bare))
     }
 }
 
 /// Returns one row for each association, account or user. A row of an association includes the account or
-/// user before it in the list.
-fn joined(all: Vec<Record>, cluster: &str, tree: bool) -> Vec<Row> {
+/// user before it in the list. `owner` is the row of a list without records.
+fn joined(all: Vec<Record>, mut owner: Row) -> Vec<Row> {
     let mut found: Vec<Row> = Vec::new();
-    let mut owner = Row { cluster: cluster.to_owned(), tree, ..Row::default() };
     let mut alone = false;
     for record in all {
         match record {
@@ -556,7 +575,9 @@ async fn configuration(session: &mut Session) -> anyhow::Result<String> {
     let purge_events = set("controller.purge_event_after");
     let file = session.env("SPUR_CONF").filter(|file| !file.is_empty());
     let file = file.as_deref().unwrap_or(Config::DEFAULT_FILE);
-    let lines = [
+    let private = private.unwrap_or("none");
+    let track = if wckeys::are_tracked(&all) { "Yes" } else { "No" };
+    let own = [
         ("AccountingStorageBackupHost ", "(null)"),
         ("AccountingStorageHost ", host),
         ("AccountingStorageParameters", "(null)"),
@@ -567,17 +588,33 @@ async fn configuration(session: &mut Session) -> anyhow::Result<String> {
         ("AuthType", "auth/spur"),
         ("MessageTimeout", "(null)"),
         ("PluginDir", "(null)"),
-        ("PrivateData", private.unwrap_or("none")),
-        ("PurgeEventAfter", purge_events.unwrap_or("NONE")),
-        ("PurgeJobAfter", purge.unwrap_or("NONE")),
+        ("PrivateData", private),
         ("SlurmUserId", "root(0)"),
         ("SLURM_CONF", file),
         ("SLURM_VERSION", SLURM),
         ("TCPTimeout", "(null)"),
-        ("TrackWCKey", if wckeys::are_tracked(&all) { "Yes" } else { "No" }),
+        ("TrackWCKey", track),
     ];
-    let lines: String = lines.iter().map(|(name, value)| format!("{name:<22} = {value}\n")).collect();
-    Ok(format!("Configuration data as of {now}\n{lines}"))
+    // The controller serves what slurmdbd serves.
+    let of_database = [
+        ("AllowNoDefAcct", "No"),
+        ("AuthType", "auth/spur"),
+        ("DbdAddr", host),
+        ("DbdBackupHost", "(null)"),
+        ("DbdHost", host),
+        ("DbdPort", port),
+        ("PrivateData", private),
+        ("PurgeEventAfter", purge_events.unwrap_or("NONE")),
+        ("PurgeJobAfter", purge.unwrap_or("NONE")),
+        ("SLURMDBD_CONF", file),
+        ("SLURMDBD_VERSION", SLURM),
+        ("TrackWCKey", track),
+    ];
+    let lines = |all: &[(&str, &str)]| -> String {
+        all.iter().map(|(name, value)| format!("{name:<22} = {value}\n")).collect()
+    };
+    let (own, of_database) = (lines(&own), lines(&of_database));
+    Ok(format!("Configuration data as of {now}\n{own}\nSlurmDBD configuration:\n{of_database}"))
 }
 
 #[cfg(test)]
@@ -617,8 +654,8 @@ mod tests {
 
     #[test]
     fn what_is_shown_by_default_is_there() {
-        assert!(Report::of(&columns(&CLUSTER), CLUSTER_SHOWN).is_ok());
-        let qos: Vec<_> = rows::QOS.iter().chain(&rows::QOS_LIMITS).copied().collect();
+        assert!(Report::of(&columns(&rows::cluster_columns()), CLUSTER_SHOWN).is_ok());
+        let qos = rows::qos_columns();
         assert!(Report::of(&columns(&qos), QOS_SHOWN).is_ok());
         let own: Vec<_> = rows::ROW.iter().chain(&rows::LIMITS).copied().collect();
         for shown in [ASSOCIATION_SHOWN, USER_ASSOCIATION_SHOWN, USER_SHOWN, ACCOUNT_ASSOCIATION_SHOWN] {

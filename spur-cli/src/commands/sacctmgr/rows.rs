@@ -5,6 +5,7 @@ use spur_core::text::tres::{Tres, TresKind};
 use spur_proto::v1::{AccountRecord, AssociationRecord, LimitValue, QosRecord, UserRecord};
 
 use super::fields::{field, headed};
+use crate::format::json::RPC_VERSION;
 use crate::format::report::Column;
 
 /// An account, a user, an association, or a line of a list that combines them.
@@ -16,6 +17,23 @@ pub(super) struct Row {
     pub(super) association: Option<AssociationRecord>,
     /// True if accounts are indented by their depth in the tree.
     pub(super) tree: bool,
+    /// What the row leaves out.
+    pub(super) without: Without,
+}
+
+/// Parts of an association that a list leaves out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Without {
+    /// True for `WOPLimits`: limits and QOS that are inherited.
+    pub(super) inherited: bool,
+    /// True for `WOPInfo`: the account above, and all that is inherited.
+    pub(super) parent: bool,
+}
+
+/// Returns the QOS that an association sets itself. Removed ones are left out.
+fn own_qos(own: &AssociationRecord) -> Vec<String> {
+    let added = own.set_qos.iter().filter(|name| !name.starts_with('-'));
+    added.map(|name| name.trim_start_matches('+').to_owned()).collect()
 }
 
 impl Row {
@@ -46,7 +64,11 @@ impl Row {
     }
 
     fn limit(&self, name: &str) -> String {
-        self.of_association(|own| value(&own.limits, name))
+        let limits = |own: &AssociationRecord| match self.without.inherited {
+            true => value(&own.own_limits, name),
+            false => value(&own.limits, name),
+        };
+        self.of_association(limits)
     }
 
     fn own_limit(&self, name: &str) -> String {
@@ -100,9 +122,13 @@ pub(super) const LIMITS: [Column<Row>; 17] = limits! {
 };
 
 /// Other columns of accounts, users and associations.
-pub(super) const ROW: [Column<Row>; 30] = [
+pub(super) const ROW: [Column<Row>; 32] = [
     // These columns come first, because Slurm selects them for their prefixes.
-    field("Cluster", 10, |row, _| row.of_association(|_| row.cluster.clone())),
+    field("Cluster", 10, |row, _| {
+        row.of_association(
+            |own| if own.cluster.is_empty() { row.cluster.clone() } else { own.cluster.clone() },
+        )
+    }),
     headed("Coordinators", "Coord Accounts", 20, |row, _| match (&row.user, &row.account) {
         (Some(user), _) => user.all_coordinated.join(","),
         (None, Some(account)) => account.all_coordinators.join(","),
@@ -115,10 +141,16 @@ pub(super) const ROW: [Column<Row>; 30] = [
     headed("DefaultAccount", "Def Acct", 10, |row, _| row.of_user(|user| user.default_account.clone())),
     headed("DefaultWCKey", "Def WCKey", 10, |row, _| row.of_user(|user| user.default_wckey.clone())),
     headed("WCKey", "WCKeys", 20, |row, _| row.of_user(|user| user.wckeys.join(","))),
-    headed("DefaultQOS", "Def QOS", 9, |row, _| row.of_association(|own| own.default_qos.clone())),
+    headed("DefaultQOS", "Def QOS", 9, |row, _| {
+        let shown = |own: &AssociationRecord| own.own_default_qos || !row.without.inherited;
+        row.of_association(|own| if shown(own) { own.default_qos.clone() } else { String::new() })
+    }),
     headed("Description", "Descr", 20, |row, _| row.of_account(|account| account.description.clone())),
     headed("Fairshare", "Share", 9, |row, _| row.of_association(|own| own.shares.clone())),
     headed("GrpCPUMins", "GrpCPUMins", 11, |row, _| amount(&row.own_limit("GrpTRESMins"), &TresKind::Cpu)),
+    headed("GrpCPURunMins", "GrpCPURunMins", 13, |row, _| {
+        amount(&row.own_limit("GrpTRESRunMins"), &TresKind::Cpu)
+    }),
     headed("GrpCPUs", "GrpCPUs", 8, |row, _| amount(&row.own_limit("GrpTRES"), &TresKind::Cpu)),
     headed("GrpMem", "GrpMem", 7, |row, _| amount(&row.own_limit("GrpTRES"), &TresKind::Mem)),
     headed("GrpNodes", "GrpNodes", 8, |row, _| amount(&row.own_limit("GrpTRES"), &TresKind::Node)),
@@ -126,6 +158,9 @@ pub(super) const ROW: [Column<Row>; 30] = [
     field("ID", 6, |row, _| row.of_association(|own| own.id.to_string())),
     headed("MaxCPUMinsPerJob", "MaxCPUMins", 11, |row, _| {
         amount(&row.limit("MaxTRESMinsPerJob"), &TresKind::Cpu)
+    }),
+    headed("MaxCPURunMins", "MaxCPURunMinsPU", 15, |row, _| {
+        amount(&row.limit("MaxTRESRunMins"), &TresKind::Cpu)
     }),
     headed("MaxCPUsPerJob", "MaxCPUs", 8, |row, _| amount(&row.limit("MaxTRESPerJob"), &TresKind::Cpu)),
     headed("MaxNodesPerJob", "MaxNodes", 8, |row, _| amount(&row.limit("MaxTRESPerJob"), &TresKind::Node)),
@@ -136,11 +171,20 @@ pub(super) const ROW: [Column<Row>; 30] = [
     }),
     headed("Organization", "Org", 20, |row, _| row.of_account(|account| account.organization.clone())),
     field("ParentID", 8, |row, _| {
-        row.of_association(|own| if own.parent_id == 0 { String::new() } else { own.parent_id.to_string() })
+        let shown = |own: &AssociationRecord| own.parent_id != 0 && !row.without.parent;
+        row.of_association(|own| if shown(own) { own.parent_id.to_string() } else { String::new() })
     }),
-    field("ParentName", 10, |row, _| row.of_association(|own| own.parent.clone())),
+    field("ParentName", 10, |row, _| {
+        row.of_association(|own| if row.without.parent { String::new() } else { own.parent.clone() })
+    }),
     field("Partition", 10, |row, _| row.of_association(|own| own.partition.clone())),
-    headed("QOSLevel", "QOS", 20, |row, _| row.of_association(|own| own.qos.join(","))),
+    headed("QOSLevel", "QOS", 20, |row, _| {
+        let names = |own: &AssociationRecord| match row.without.inherited {
+            true => own_qos(own).join(","),
+            false => own.qos.join(","),
+        };
+        row.of_association(names)
+    }),
     headed("Classification", "Class", 9, |_, _| String::new()),
     headed("Flags", "Flags", 20, |row, _| {
         let deleted = row.user.as_ref().is_some_and(|user| user.deleted)
@@ -164,8 +208,32 @@ macro_rules! qos_limits {
     };
 }
 
+/// Defines columns of the amount of one resource in limits of QOS.
+macro_rules! qos_amounts {
+    ($($name:literal $header:literal $width:literal $key:literal $kind:ident;)+) => {
+        [$(headed($name, $header, $width, |qos: &QosRecord, _| {
+            amount(&qos_limit(qos, $key), &TresKind::$kind)
+        }),)+]
+    };
+}
+
+/// Amounts of one resource in limits of QOS.
+const QOS_AMOUNTS: [Column<QosRecord>; 11] = qos_amounts! {
+    "GrpCPUs" "GrpCPUs" 8 "GrpTRES" Cpu;
+    "GrpCPUMins" "GrpCPUMins" 11 "GrpTRESMins" Cpu;
+    "GrpCPURunMins" "GrpCPURunMins" 13 "GrpTRESRunMins" Cpu;
+    "GrpMem" "GrpMem" 7 "GrpTRES" Mem;
+    "GrpNodes" "GrpNodes" 8 "GrpTRES" Node;
+    "MaxCPUMinsPerJob" "MaxCPUMins" 11 "MaxTRESMinsPerJob" Cpu;
+    "MaxCPUsPerJob" "MaxCPUs" 8 "MaxTRESPerJob" Cpu;
+    "MaxCPUsPerUser" "MaxCPUsPU" 9 "MaxTRESPerUser" Cpu;
+    "MaxNodesPerJob" "MaxNodes" 8 "MaxTRESPerJob" Node;
+    "MaxNodesPerUser" "MaxNodesPU" 10 "MaxTRESPerUser" Node;
+    "MinCPUsPerJob" "MinCPUs" 8 "MinTRESPerJob" Cpu;
+};
+
 /// Limits of QOS that are printed as stored.
-pub(super) const QOS_LIMITS: [Column<QosRecord>; 33] = qos_limits! {
+const QOS_LIMITS: [Column<QosRecord>; 34] = qos_limits! {
     "GrpJobs" "GrpJobs" 7 "GrpJobs";
     "GrpJobsAccrue" "GrpJobsAccrue" 13 "GrpJobsAccrue";
     "GrpSubmitJobs" "GrpSubmit" 9 "GrpSubmitJobs";
@@ -173,6 +241,7 @@ pub(super) const QOS_LIMITS: [Column<QosRecord>; 33] = qos_limits! {
     "GrpTRESMins" "GrpTRESMins" 13 "GrpTRESMins";
     "GrpTRESRunMins" "GrpTRESRunMins" 13 "GrpTRESRunMins";
     "MaxJobs" "MaxJobs" 7 "MaxJobsPerUser";
+    "MaxSubmitJobs" "MaxSubmit" 9 "MaxSubmitJobsPerUser";
     "MaxJobsPA" "MaxJobsPA" 9 "MaxJobsPerAccount";
     "MaxJobsPerAccount" "MaxJobsPA" 9 "MaxJobsPerAccount";
     "MaxJobsPU" "MaxJobsPU" 9 "MaxJobsPerUser";
@@ -202,7 +271,7 @@ pub(super) const QOS_LIMITS: [Column<QosRecord>; 33] = qos_limits! {
 };
 
 /// Other columns of QOS.
-pub(super) const QOS: [Column<QosRecord>; 16] = [
+const QOS: [Column<QosRecord>; 16] = [
     field("Name", 10, |qos, _| qos.name.clone()),
     field("Priority", 10, |qos, _| qos.priority.to_string()),
     field("GraceTime", 10, |qos, _| seconds(Some(qos.grace_time.unwrap_or(0)))),
@@ -220,6 +289,97 @@ pub(super) const QOS: [Column<QosRecord>; 16] = [
     field("AllowGroups", 20, |qos, _| qos.allow_groups.join(",")),
     field("AllowAccounts", 20, |qos, _| qos.allow_accounts.join(",")),
 ];
+
+/// A cluster: the controller's own, or another one that has a tree here.
+pub(super) struct Cluster {
+    pub(super) name: String,
+    pub(super) host: String,
+    pub(super) port: String,
+    rpc: u32,
+    /// The association of the account `root`.
+    root: Row,
+}
+
+impl Cluster {
+    /// Returns the controller's own cluster.
+    pub(super) fn own(name: &str, host: &str, port: &str, root: AssociationRecord) -> Cluster {
+        Cluster {
+            rpc: RPC_VERSION,
+            port: port.to_owned(),
+            host: host.to_owned(),
+            ..Cluster::other(name, root)
+        }
+    }
+
+    /// Returns another cluster, whose controller is not known. As in Slurm, it has port 0.
+    pub(super) fn other(name: &str, root: AssociationRecord) -> Cluster {
+        let root = Row { cluster: name.to_owned(), association: Some(root), ..Row::default() };
+        Cluster { name: name.to_owned(), host: String::new(), port: "0".to_owned(), rpc: 0, root }
+    }
+
+    /// True for the controller's own cluster.
+    pub(super) fn is_own(&self) -> bool {
+        self.rpc != 0
+    }
+
+    fn amount(&self, limit: &str, kind: &TresKind) -> String {
+        amount(&self.root.limit(limit), kind)
+    }
+}
+
+/// Defines columns of limits of clusters.
+macro_rules! cluster_limits {
+    ($($name:literal $header:literal $width:literal $key:literal;)+) => {
+        [$(headed($name, $header, $width, |row: &Cluster, _| row.root.limit($key)),)+]
+    };
+}
+
+const CLUSTER_LIMITS: [Column<Cluster>; 13] = cluster_limits! {
+    "GrpJobs" "GrpJobs" 7 "GrpJobs";
+    "GrpJobsAccrue" "GrpJobsAccrue" 13 "GrpJobsAccrue";
+    "GrpSubmitJobs" "GrpSubmit" 9 "GrpSubmitJobs";
+    "GrpTRES" "GrpTRES" 13 "GrpTRES";
+    "GrpTRESMins" "GrpTRESMins" 13 "GrpTRESMins";
+    "GrpTRESRunMins" "GrpTRESRunMins" 13 "GrpTRESRunMins";
+    "MaxJobs" "MaxJobs" 7 "MaxJobs";
+    "MaxSubmitJobs" "MaxSubmit" 9 "MaxSubmitJobs";
+    "MaxTRES" "MaxTRES" 13 "MaxTRESPerJob";
+    "MaxTRESPerJob" "MaxTRES" 13 "MaxTRESPerJob";
+    "MaxTRESPerNode" "MaxTRESPerNode" 14 "MaxTRESPerNode";
+    "MaxTRESMins" "MaxTRESMins" 13 "MaxTRESMinsPerJob";
+    "MaxTRESMinsPerJob" "MaxTRESMins" 13 "MaxTRESMinsPerJob";
+};
+
+const CLUSTER: [Column<Cluster>; 18] = [
+    field("Cluster", 10, |row, _| row.name.clone()),
+    headed("Name", "Cluster", 10, |row, _| row.name.clone()),
+    field("ControlHost", 15, |row, _| row.host.clone()),
+    field("ControlPort", 12, |row, _| row.port.clone()),
+    field("RPC", 5, |row, _| row.rpc.to_string()),
+    field("Share", 9, |row, _| row.root.of_association(|own| own.shares.clone())),
+    headed("Fairshare", "Share", 9, |row, _| row.root.of_association(|own| own.shares.clone())),
+    headed("QOSLevel", "QOS", 20, |row, _| row.root.of_association(|own| own.qos.join(","))),
+    headed("DefaultQOS", "Def QOS", 9, |row, _| row.root.of_association(|own| own.default_qos.clone())),
+    headed("GrpCPUs", "GrpCPUs", 8, |row, _| row.amount("GrpTRES", &TresKind::Cpu)),
+    headed("GrpCPUMins", "GrpCPUMins", 11, |row, _| row.amount("GrpTRESMins", &TresKind::Cpu)),
+    headed("GrpMem", "GrpMem", 7, |row, _| row.amount("GrpTRES", &TresKind::Mem)),
+    headed("GrpNodes", "GrpNodes", 8, |row, _| row.amount("GrpTRES", &TresKind::Node)),
+    headed("GrpWall", "GrpWall", 11, |row, _| span(&row.root.limit("GrpWall"))),
+    headed("MaxCPUMinsPerJob", "MaxCPUMins", 11, |row, _| row.amount("MaxTRESMinsPerJob", &TresKind::Cpu)),
+    headed("MaxCPUsPerJob", "MaxCPUs", 8, |row, _| row.amount("MaxTRESPerJob", &TresKind::Cpu)),
+    headed("MaxNodesPerJob", "MaxNodes", 8, |row, _| row.amount("MaxTRESPerJob", &TresKind::Node)),
+    headed("MaxWallDurationPerJob", "MaxWall", 11, |row, _| span(&row.root.limit("MaxWallDurationPerJob"))),
+];
+
+/// Returns all columns of clusters.
+pub(super) fn cluster_columns() -> Vec<Column<Cluster>> {
+    CLUSTER.iter().chain(&CLUSTER_LIMITS).copied().collect()
+}
+
+/// Returns all columns of QOS.
+pub(super) fn qos_columns() -> Vec<Column<QosRecord>> {
+    QOS.iter().chain(&QOS_LIMITS).chain(&QOS_AMOUNTS).copied().collect()
+}
 
 fn factor(factor: Option<f64>) -> String {
     factor.map(|factor| format!("{factor:.6}")).unwrap_or_default()

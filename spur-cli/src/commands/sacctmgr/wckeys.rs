@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use spur_proto::v1::accounts_row::Row as Record;
-use spur_proto::v1::{KeyValue, UserRecord};
+use spur_proto::v1::{KeyValue, ListAccountsRequest, UserRecord};
 
+use super::Conditions;
 use super::fields::{field, headed};
-use super::{Conditions, records};
 use crate::commands::query;
 use crate::error::Bare;
 use crate::format::report::Column;
@@ -60,11 +60,14 @@ impl Wanted {
     }
 
     /// Returns the selected wckeys of users, by name.
-    fn select(&self, cluster: &str, users: Vec<UserRecord>) -> Vec<WcKey> {
+    fn select(&self, own_cluster: &str, users: Vec<UserRecord>) -> Vec<WcKey> {
         let is = |set: &BTreeSet<String>, name: &str| set.is_empty() || set.contains(name);
         let mut found = Vec::new();
-        let here = is(&self.clusters, &cluster.to_lowercase());
-        for user in users.into_iter().filter(|user| here && is(&self.users, &user.name)) {
+        for user in users.into_iter().filter(|user| is(&self.users, &user.name)) {
+            let cluster = if user.cluster.is_empty() { own_cluster } else { &*user.cluster };
+            if !is(&self.clusters, &cluster.to_lowercase()) {
+                continue;
+            }
             let own = user.wckeys.into_iter().filter(|name| is(&self.wckeys, name));
             found.extend(own.map(|name| WcKey {
                 name,
@@ -84,7 +87,14 @@ impl Wanted {
 pub(super) async fn fetch(session: &mut Session, conditions: &Conditions) -> anyhow::Result<Vec<WcKey>> {
     let wanted = Wanted::read(conditions)?;
     let cluster = query::cluster_name(session).await?;
-    let users = records(session, "user", &[]).await?.into_iter().filter_map(|record| match record {
+    let conditions = match wanted.clusters.is_empty() {
+        true => Vec::new(),
+        false => vec![format!("Cluster={}", wanted.clusters.iter().cloned().collect::<Vec<_>>().join(","))],
+    };
+    let entity = "user".to_owned();
+    let request =
+        ListAccountsRequest { entity, conditions, all_clusters: true, ..ListAccountsRequest::default() };
+    let users = super::fetch(session, request).await?.into_iter().filter_map(|record| match record {
         Record::User(user) => Some(user),
         _ => None,
     });

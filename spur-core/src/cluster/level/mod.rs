@@ -68,6 +68,9 @@ const fn variant(level: u32, of: &'static str, variant: &'static str, words: &'s
 /// A field is added with a serde default and is not serialized while it has this default, so that a cluster
 /// that does not use the field does not need its level.
 pub const ADDED: &[Added] = &[
+    variant(2, "AccountChange", "ClusterAdded", "sacctmgr add cluster"),
+    variant(2, "AccountChange", "ClusterDeleted", "sacctmgr delete cluster"),
+    variant(2, "AccountChange", "OfCluster", "the tree of another cluster"),
     variant(2, "AccountChange", "UsageImported", "spur import slurm --past-usage"),
     variant(2, "AccountingEnforce", "NoJobs", "accounting_storage_enforce `nojobs`"),
     variant(2, "AccountingEnforce", "NoSteps", "accounting_storage_enforce `nosteps`"),

@@ -67,6 +67,12 @@ impl Word {
         self.value.split(',').map(str::trim).filter(|name| !name.is_empty())
     }
 
+    /// The names in the comma-separated value; the empty name if there is none.
+    fn names_or_none(&self) -> impl Iterator<Item = &str> {
+        let none = Some("").filter(|_| self.value.is_empty());
+        self.names().chain(none)
+    }
+
     fn lower(&self) -> impl Iterator<Item = Arc<str>> {
         self.names().map(|name| name.to_lowercase().into())
     }
@@ -129,6 +135,12 @@ pub enum Ask {
     ModifyQos(Which, QosSet),
     /// Changes the association of the account `root`.
     ModifyCluster(AssociationSet),
+    /// Begins the trees of other clusters, each with an account and a user `root`.
+    AddClusters(BTreeSet<Arc<str>>, AssociationSet),
+    /// Deletes the trees of other clusters.
+    DeleteClusters(BTreeSet<Arc<str>>),
+    /// The same request for the trees of these clusters only. Without it, a request is for all clusters.
+    In(BTreeSet<Arc<str>>, Box<Ask>),
     /// Deletes accounts with everything below them.
     DeleteAccounts(Which),
     /// Deletes users, or some of their associations.
@@ -311,15 +323,18 @@ pub struct Which {
     pub descriptions: BTreeSet<Arc<str>>,
     /// `Organization=` of accounts.
     pub organizations: BTreeSet<Arc<str>>,
+    /// `Cluster=`: names in lower case.
+    pub clusters: BTreeSet<Arc<str>>,
     /// True if only other clusters are named, so that nothing is selected.
     pub elsewhere: bool,
 }
 
 impl Which {
-    /// True if there is no condition.
+    /// True if there is no condition besides clusters.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        *self == Which::default()
+        let Which { clusters, elsewhere, .. } = self;
+        *self == Which { clusters: clusters.clone(), elsewhere: *elsewhere, ..Which::default() }
     }
 
     /// True if a condition selects some associations of an entity rather than all of them.
@@ -346,6 +361,7 @@ pub fn which(entity: Entity, cluster: &str, words: &[Word]) -> Result<Which, Str
             },
             () if word.is("Clusters", 1) => {
                 found.elsewhere |= word.names().all(|name| !name.eq_ignore_ascii_case(cluster));
+                found.clusters.extend(lower());
             }
             () if entity == Entity::Qos && (word.is("QosLevel", 1) || word.is("Ids", 1)) => {
                 found.names.extend(lower());
@@ -377,9 +393,11 @@ pub fn which(entity: Entity, cluster: &str, words: &[Word]) -> Result<Which, Str
                 found.organizations.extend(plain())
             }
             () if word.is("Accounts", 1) || word.is("Acct", 4) => found.accounts.extend(lower()),
-            () if word.is("Users", 1) => found.users.extend(plain()),
+            () if word.is("Users", 1) => found.users.extend(word.names_or_none().map(Arc::from)),
             () if word.is("Partitions", 4) => found.partitions.extend(plain()),
-            () if word.is("Parents", 4) => found.parents.extend(lower()),
+            () if word.is("Parents", 4) => {
+                found.parents.extend(word.names_or_none().map(|name| name.to_lowercase().into()));
+            }
             () if word.is("QosLevel", 1) => found.qos.extend(lower()),
             () if entity == Entity::Association => return Err(format!(" Unknown condition: {word}")),
             () => return Err(unknown_condition(word)),
@@ -406,20 +424,13 @@ fn refused(word: &Word, why: &str) -> String {
     format!(" {}: not supported by Spur: {why}", word.key)
 }
 
-/// The settings of an added entity without `Cluster=`, which has to name this cluster.
-///
-/// # Errors
-/// Slurm's sentence on a cluster that does not exist.
-pub fn of_cluster(cluster: &str, words: Vec<Word>) -> Result<Vec<Word>, String> {
+/// Splits the settings of an added entity into the names of `Cluster=`, in lower case, and the other
+/// settings.
+#[must_use]
+pub fn split_clusters(words: Vec<Word>) -> (BTreeSet<Arc<str>>, Vec<Word>) {
     let (clusters, others): (Vec<Word>, Vec<Word>) =
         words.into_iter().partition(|word| word.is("Clusters", 2));
-    let mut named = clusters.iter().flat_map(Word::names);
-    match named.find(|name| !name.eq_ignore_ascii_case(cluster)) {
-        None => Ok(others),
-        Some(name) => Err(format!(
-            " This cluster '{name}' doesn't exist.\n        Contact your admin to add it to accounting."
-        )),
-    }
+    (clusters.iter().flat_map(Word::lower).collect(), others)
 }
 
 /// Reads the settings of accounts.

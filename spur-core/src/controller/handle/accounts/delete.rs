@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::super::super::Reject;
+use super::clusters::of_other;
 use super::{DENIED, Draft, fits};
-use crate::cluster::AccountChange;
+use crate::cluster::{AccountChange, Accounts, Placed};
 use crate::model::accounts::ask::Which;
 use crate::model::accounts::{Account, Association, Qos, QosAccess, ROOT, User};
 
@@ -35,8 +36,18 @@ impl Draft<'_> {
         if !accounts.iter().all(|account| self.may_change(&account.name)) {
             return Err(denied());
         }
-        self.say(" Deleting accounts...");
-        accounts.iter().for_each(|account| self.lines.push(format!("  {}", account.name)));
+        if self.names_clusters {
+            self.say(" Deleting account associations...");
+            for account in &accounts {
+                let below = self.tree.walk_from(&account.name);
+                let lines: Vec<String> =
+                    below.iter().map(|placed| self.modified(placed.association)).collect();
+                self.lines.extend(lines);
+            }
+        } else {
+            self.say(" Deleting accounts...");
+            accounts.iter().for_each(|account| self.lines.push(format!("  {}", account.name)));
+        }
         self.drop_accounts(accounts.iter().map(|account| Arc::clone(&account.name)).collect())
     }
 
@@ -91,7 +102,7 @@ impl Draft<'_> {
             .filter(|member| fits(which, member))
             .cloned()
             .collect();
-        let narrow = !which.accounts.is_empty() || !which.partitions.is_empty();
+        let narrow = self.names_clusters || !which.accounts.is_empty() || !which.partitions.is_empty();
         if users.is_empty() || (narrow && members.is_empty()) {
             return Err(Reject::NothingToDo(NOTHING.to_owned()));
         }
@@ -222,15 +233,11 @@ impl Draft<'_> {
             return Err(denied());
         }
         let names: BTreeSet<Arc<str>> = all.iter().map(|qos| Arc::clone(&qos.name)).collect();
-        let everywhere = self.tree.walk();
-        let defaults: Vec<String> = everywhere
-            .iter()
-            .map(|placed| placed.association)
-            .filter_map(|association| {
-                let default = association.default_qos.as_ref().filter(|name| names.contains(*name))?;
-                Some(self.with_default_qos(default, association))
-            })
-            .collect();
+        let mut defaults = self.defaults_among(&names);
+        for (cluster, tree) in self.other_trees() {
+            let other = Draft::new(self.cluster, self.caller, tree, &cluster, true);
+            defaults.extend(other.defaults_among(&names));
+        }
         if !defaults.is_empty() {
             return Err(Reject::Accounts(format!(
                 " Associations listed below have these as their Default QOS.\n{}\n Please either remove the qos' listed above \
@@ -245,26 +252,30 @@ impl Draft<'_> {
         Ok(())
     }
 
+    /// The associations that have one of these QOS as default, in words.
+    fn defaults_among(&self, names: &BTreeSet<Arc<str>>) -> Vec<String> {
+        let everywhere = self.tree.walk();
+        let lines = everywhere.iter().map(|placed| placed.association).filter_map(|association| {
+            let default = association.default_qos.as_ref().filter(|name| names.contains(*name))?;
+            Some(self.with_default_qos(default, association))
+        });
+        lines.collect()
+    }
+
+    /// Names and trees of the other clusters.
+    fn other_trees(&self) -> Vec<(Arc<str>, Accounts)> {
+        let names = self.tree.other_clusters();
+        names.filter_map(|name| Some((Arc::clone(name), self.tree.of_cluster(name)?))).collect()
+    }
+
     /// Deletes QOS and removes them from the lists that name them. A later QOS of the same name therefore
     /// gets no access from old lists.
     fn forget_qos(&mut self, names: &BTreeSet<Arc<str>>) {
-        let everywhere = self.tree.walk();
-        let associations: Vec<Association> = everywhere
-            .iter()
-            .filter_map(|placed| {
-                let mut made = Association::clone(placed.association);
-                match &mut made.qos {
-                    QosAccess::Inherited => {}
-                    QosAccess::These(these) => these.retain(|name| !names.contains(name)),
-                    QosAccess::Changed { more, less } => {
-                        more.retain(|name| !names.contains(name));
-                        less.retain(|name| !names.contains(name));
-                    }
-                }
-                (made != **placed.association).then_some(made)
-            })
-            .collect();
-        associations.into_iter().for_each(|made| self.put(AccountChange::Association(Arc::new(made))));
+        without_qos(&self.tree, names).into_iter().for_each(|change| self.put(change));
+        for (cluster, tree) in self.other_trees() {
+            let changes = without_qos(&tree, names).into_iter();
+            changes.filter_map(|change| of_other(&cluster, change)).for_each(|change| self.put(change));
+        }
         let preempting: Vec<Arc<Qos>> =
             self.tree.qos().filter(|qos| !qos.preempt.is_disjoint(names)).cloned().collect();
         for qos in preempting {
@@ -311,4 +322,21 @@ impl Draft<'_> {
         self.lines.extend(gone);
         Ok(())
     }
+}
+
+/// The changes that remove QOS from the lists of a tree's associations.
+fn without_qos(tree: &Accounts, names: &BTreeSet<Arc<str>>) -> Vec<AccountChange> {
+    let changed = |placed: &Placed<'_>| {
+        let mut made = Association::clone(placed.association);
+        match &mut made.qos {
+            QosAccess::Inherited => {}
+            QosAccess::These(these) => these.retain(|name| !names.contains(name)),
+            QosAccess::Changed { more, less } => {
+                more.retain(|name| !names.contains(name));
+                less.retain(|name| !names.contains(name));
+            }
+        }
+        (made != **placed.association).then(|| AccountChange::Association(Arc::new(made)))
+    };
+    tree.walk().iter().filter_map(changed).collect()
 }

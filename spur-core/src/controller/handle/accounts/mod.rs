@@ -7,6 +7,7 @@
 //! nothing.
 
 mod add;
+mod clusters;
 mod delete;
 mod file;
 mod load;
@@ -82,30 +83,20 @@ fn decide(cluster: &Cluster, caller: &Caller, ask: &Ask) -> Result<Decision, Rej
             " The policy tree has not begun: no controller has started on it".to_owned(),
         ));
     }
-    let mut draft = Draft {
-        cluster,
-        caller,
-        tree: Accounts::clone(cluster.accounts()),
-        changes: Vec::new(),
-        lines: Vec::new(),
-    };
     match ask {
-        Ask::AddAccounts(names, set) => draft.add_accounts(names, set)?,
-        Ask::AddUsers(names, add) => draft.add_users(names, add)?,
-        Ask::AddQos(names, set) => draft.add_qos(names, set)?,
-        Ask::AddCoordinators(which) => draft.add_coordinators(which)?,
-        Ask::ModifyAccounts(which, set) => draft.modify_accounts(which, set)?,
-        Ask::ModifyUsers(which, set) => draft.modify_users(which, set)?,
-        Ask::ModifyQos(which, set) => draft.modify_qos(which, set)?,
-        Ask::ModifyCluster(set) => draft.modify_cluster(set)?,
-        Ask::DeleteAccounts(which) => draft.delete_accounts(which)?,
-        Ask::DeleteUsers(which) => draft.delete_users(which)?,
-        Ask::DeleteQos(which) => draft.delete_qos(which)?,
-        Ask::DeleteCoordinators(which) => draft.delete_coordinators(which)?,
-        Ask::Load { lines, clean } => draft.load(lines, *clean)?,
+        Ask::In(names, ask) => clusters::in_clusters(cluster, caller, Some(names), ask),
+        // A file without a cluster is of the controller's own.
+        ask if !matches!(ask, Ask::Load { .. })
+            && clusters::is_of_trees(ask)
+            && cluster.accounts().other_clusters().next().is_some() =>
+        {
+            clusters::in_clusters(cluster, caller, None, ask)
+        }
+        ask => {
+            let tree = Accounts::clone(cluster.accounts());
+            Draft::new(cluster, caller, tree, &cluster.policy().cluster_name, false).decide(ask)
+        }
     }
-    draft.check_default_qos()?;
-    Ok(Decision { changes: draft.changes, lines: draft.lines })
 }
 
 /// A copy of the tree to which a request is applied. The copy shares the parts that the request does not
@@ -114,8 +105,53 @@ struct Draft<'a> {
     cluster: &'a Cluster,
     caller: &'a Caller,
     tree: Accounts,
+    /// Name of the cluster whose tree it is.
+    name: &'a str,
+    /// True for the tree of another cluster, which has no jobs here.
+    is_other: bool,
+    /// True if the request names clusters.
+    names_clusters: bool,
     changes: Vec<AccountChange>,
     lines: Vec<String>,
+}
+
+impl<'a> Draft<'a> {
+    fn new(cluster: &'a Cluster, caller: &'a Caller, tree: Accounts, name: &'a str, is_other: bool) -> Self {
+        Draft {
+            cluster,
+            caller,
+            tree,
+            name,
+            is_other,
+            names_clusters: false,
+            changes: Vec::new(),
+            lines: Vec::new(),
+        }
+    }
+
+    fn decide(mut self, ask: &Ask) -> Result<Decision, Reject> {
+        match ask {
+            Ask::AddAccounts(names, set) => self.add_accounts(names, set)?,
+            Ask::AddUsers(names, add) => self.add_users(names, add)?,
+            Ask::AddQos(names, set) => self.add_qos(names, set)?,
+            Ask::AddCoordinators(which) => self.add_coordinators(which)?,
+            Ask::ModifyAccounts(which, set) => self.modify_accounts(which, set)?,
+            Ask::ModifyUsers(which, set) => self.modify_users(which, set)?,
+            Ask::ModifyQos(which, set) => self.modify_qos(which, set)?,
+            Ask::ModifyCluster(set) => self.modify_cluster(set)?,
+            Ask::DeleteAccounts(which) => self.delete_accounts(which)?,
+            Ask::DeleteUsers(which) => self.delete_users(which)?,
+            Ask::DeleteQos(which) => self.delete_qos(which)?,
+            Ask::DeleteCoordinators(which) => self.delete_coordinators(which)?,
+            Ask::AddClusters(names, set) => self.add_clusters(names, set)?,
+            Ask::DeleteClusters(names) => self.delete_clusters(names)?,
+            Ask::Load { lines, clean } => self.load(lines, *clean)?,
+            // A request names clusters once, at its beginning.
+            Ask::In(_, ask) => return self.decide(ask),
+        }
+        self.check_default_qos()?;
+        Ok(Decision { changes: self.changes, lines: self.lines })
+    }
 }
 
 impl Draft<'_> {
@@ -129,7 +165,7 @@ impl Draft<'_> {
     }
 
     fn name(&self) -> &str {
-        &self.cluster.policy().cluster_name
+        self.name
     }
 
     /// True if the caller may change an account and everything below it.
@@ -252,6 +288,9 @@ impl Draft<'_> {
 
     /// Refuses a deletion while pending or running jobs use the entity.
     fn refuse_active(&self, uses: impl Fn(&Job) -> bool) -> Result<(), Reject> {
+        if self.is_other {
+            return Ok(());
+        }
         let jobs = self.cluster.jobs();
         let active = jobs.active().chain(jobs.pending()).filter(|job| uses(job));
         let active: Vec<&Job> = active.take(MOST_AT_ONCE).collect();

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
 use crate::cluster::limits::Rule;
-use crate::cluster::{Cluster, Holder, snapshot};
-use crate::controller::handle::wckey;
+use crate::cluster::{Accounts, Cluster, Holder, snapshot};
+use crate::controller::handle::{qos, wckey};
 use crate::controller::{self, Command, Input, Reject, Reply};
 use crate::model::accounts::Charged;
-use crate::model::accounts::ask::{self, Ask, Entity, LoadLine, Word};
+use crate::model::accounts::ask::{self, Ask, AssociationSet, Entity, LoadLine, Word};
 use crate::model::caller::{Caller, Owner};
 use crate::model::config::{AccountingEnforce, PartitionConfig, Policy, QosConfig};
 use crate::model::job::{JobSpec, Shape};
@@ -64,7 +64,25 @@ impl World {
     }
 
     fn tree(&self) -> String {
-        let tree = self.0.accounts();
+        Self::lines(self.0.accounts())
+    }
+
+    /// The same world, written to a snapshot and read again.
+    fn restored(&self) -> Self {
+        let mut restore = snapshot::Restore::default();
+        for record in snapshot::records(&self.0) {
+            let text = serde_json::to_string(&record).unwrap();
+            restore.push(serde_json::from_str(&text).unwrap());
+        }
+        Self(restore.finish())
+    }
+
+    /// The tree of another cluster.
+    fn tree_of(&self, cluster: &str) -> String {
+        self.0.accounts().of_cluster(cluster).as_ref().map(Self::lines).unwrap_or_default()
+    }
+
+    fn lines(tree: &Accounts) -> String {
         let line = |placed: crate::cluster::Placed<'_>| {
             let (own, indent) = (placed.association, " ".repeat(placed.depth));
             let user = own.user.as_ref().map(|user| format!(":{user}")).unwrap_or_default();
@@ -77,9 +95,17 @@ impl World {
     }
 }
 
-/// Reads a request of the form `VERB ENTITY NAMES KEY=VALUE …`, with `where` and `set`.
+/// Reads a request of the form `VERB ENTITY NAMES KEY=VALUE …`, with `where` and `set`. Words `cluster=` name
+/// the clusters that the request is for.
 fn read(text: &str) -> Ask {
-    let words: Vec<&str> = text.split_whitespace().collect();
+    let of_clusters = |word: &&str| word.starts_with("cluster=");
+    let (clusters, words): (Vec<&str>, Vec<&str>) = text.split_whitespace().partition(of_clusters);
+    let (clusters, _) = ask::split_clusters(clusters.into_iter().map(Word::read).collect());
+    let ask = read_words(&words);
+    if clusters.is_empty() { ask } else { Ask::In(clusters, Box::new(ask)) }
+}
+
+fn read_words(words: &[&str]) -> Ask {
     let (verb, entity) = (words[0], words[1]);
     let mut sets = verb == "add" && entity != "coordinator";
     let (mut names, mut conditions, mut settings) = (Vec::new(), Vec::new(), Vec::new());
@@ -96,12 +122,19 @@ fn read(text: &str) -> Ask {
         "account" => Entity::Account,
         "user" => Entity::User,
         "qos" => Entity::Qos,
+        "cluster" => Entity::Cluster,
         _ => Entity::Coordinator,
     };
     let list: Vec<Arc<str>> = names.iter().map(|name| Arc::from(name.as_str())).collect();
     conditions.extend(names.iter().map(|name| Word::read(name)));
     let which = || ask::which(kind, "c", &conditions).unwrap();
+    let set = || AssociationSet::of_words(&settings).unwrap();
     match (verb, kind) {
+        ("add", Entity::Cluster) => Ask::AddClusters(list.into_iter().collect(), set()),
+        ("modify", Entity::Cluster) => {
+            Ask::In(list.into_iter().collect(), Box::new(Ask::ModifyCluster(set())))
+        }
+        (_, Entity::Cluster) => Ask::DeleteClusters(list.into_iter().collect()),
         ("add", Entity::Account) => Ask::AddAccounts(list, ask::account_set(&settings).unwrap()),
         ("add", Entity::User) => Ask::AddUsers(list, ask::user_add(&settings).unwrap()),
         ("add", Entity::Qos) => Ask::AddQos(list, ask::qos_set(&settings).unwrap()),
@@ -298,6 +331,67 @@ fn a_dump_is_loaded_whole_or_not_at_all() {
 }
 
 #[test]
+fn other_clusters_have_trees_of_their_own() {
+    let mut world = site();
+    let own = world.tree();
+    let said = world.ok("root", "add cluster t1,t2 fairshare=3 maxjobs=4");
+    let wanted = " Adding Cluster(s)\n  Name           = t1\n  Name           = t2\n Setting\n  Default Limits:\n  \
+                  Fairshare     = 3\n  MaxJobs       = 4";
+    assert_eq!(said, wanted);
+    assert_eq!(world.no("root", "add cluster c"), " This cluster c already exists.  Not adding.");
+    assert!(world.no("alice", "add cluster t3").contains("Access/permission denied"));
+    assert_eq!(world.tree_of("t1"), "root MaxJobs=4\n root:root MaxJobs=4\n");
+    // Without a cluster, a request is for all; what one of them has already is added to the others.
+    world.ok("root", "add account geo cluster=t1");
+    let said = world.ok("root", "add account geo");
+    assert!(said.contains("C = c ") && said.contains("C = t2") && !said.contains("C = t1"), "{said}");
+    world.ok("root", "add user alice account=geo cluster=t1,t2 maxjobs=1");
+    world.ok("root", "modify user alice set maxjobs=2 cluster=t2");
+    let of =
+        |jobs| format!("root MaxJobs=4\n geo MaxJobs=4\n  geo:alice MaxJobs={jobs}\n root:root MaxJobs=4\n");
+    let same = |tree: String| {
+        let mut lines: Vec<&str> = tree.lines().collect();
+        lines.sort_unstable();
+        lines.join("\n")
+    };
+    assert_eq!(same(world.tree_of("t1")), same(of(1)));
+    assert_eq!(same(world.tree_of("t2")), same(of(2)));
+    assert!(world.no("root", "add account x cluster=t9").starts_with(" This cluster 't9' doesn't exist."));
+    assert_eq!(world.no("root", "modify user alice set maxjobs=2 cluster=t9"), " Nothing modified");
+    // QOS are shared: a deleted one leaves all trees.
+    world.ok("root", "modify user alice set qos=high cluster=t2");
+    world.ok("root", "modify account geo set qos=high,normal defaultqos=high cluster=t1");
+    assert!(world.no("root", "delete qos high").contains("C = t1"));
+    world.ok("root", "modify account geo set defaultqos=normal cluster=t1");
+    world.ok("root", "delete qos high");
+    let other = world.0.accounts().of_cluster("t2").unwrap();
+    assert!(other.qos_of(other.exactly("alice", "geo", None).unwrap()).is_empty());
+    let set = ask::account_set(&[Word::read("maxjobs=6")]).unwrap();
+    let set = ask::AccountSet { parent: Some("root".into()), ..set };
+    let line = LoadLine::Account { name: "geo".into(), set };
+    let load = Ask::Load { lines: vec![(1, line)], clean: false };
+    world.change("root", load.clone(), None).unwrap();
+    assert!(world.tree().contains("geo MaxJobs=6") && !world.tree_of("t1").contains("geo MaxJobs=6"));
+    world.change("root", Ask::In(["t1".into()].into(), Box::new(load)), None).unwrap();
+    assert!(world.tree_of("t1").contains("geo MaxJobs=6") && !world.tree_of("t2").contains("geo MaxJobs=6"));
+    // The trees outlive a snapshot.
+    let kept = [world.tree(), world.tree_of("t1"), world.tree_of("t2")];
+    let mut world = world.restored();
+    assert_eq!([world.tree(), world.tree_of("t1"), world.tree_of("t2")], kept);
+    world.ok("root", "delete account geo");
+    assert_eq!(
+        (world.tree(), world.tree_of("t1")),
+        (own, "root MaxJobs=4\n root:root MaxJobs=4\n".to_owned())
+    );
+    assert!(world.no("root", "delete cluster c").contains("cannot be deleted"));
+    assert_eq!(world.ok("root", "delete cluster t1"), " Deleting clusters...\n  t1");
+    assert_eq!(world.no("root", "delete cluster t1"), " Nothing deleted");
+    assert_eq!(world.tree_of("t1"), "");
+    world.ok("root", "modify cluster t2 set maxjobs=9");
+    assert_eq!(world.tree_of("t2"), "root MaxJobs=9\n root:root MaxJobs=9\n");
+}
+
+#[test]
 fn the_files_qos_are_taken_once() {
     let low = QosConfig { name: "low".into(), ..QosConfig::default() };
     let high =
@@ -440,12 +534,7 @@ fn a_tree_goes_through_a_snapshot() {
     world.ok("root", "add coordinator account=sci alice");
     world.ok("root", "delete user dave");
     world.ok("root", "delete qos high");
-    let mut restore = snapshot::Restore::default();
-    for record in snapshot::records(&world.0) {
-        let text = serde_json::to_string(&record).unwrap();
-        restore.push(serde_json::from_str(&text).unwrap());
-    }
-    let again = World(restore.finish());
+    let again = world.restored();
     assert_eq!(again.tree(), world.tree());
     let records = |world: &World| snapshot::records(&world.0).collect::<Vec<_>>();
     assert_eq!(records(&again), records(&world));
@@ -522,6 +611,29 @@ fn imported_usage_is_set_and_not_added() {
         world.change("alice", Ask::Load { lines: Vec::new(), clean: false }, None),
         Err(Reject::AccountsDenied(_))
     ));
+}
+
+/// Where QOS are enforced, jobs of an association with one QOS have this one.
+#[test]
+fn an_only_qos_is_the_default() {
+    for (enforced, given, wanted) in [
+        (AccountingEnforce::Qos, "qos=high", Some("high")),
+        (AccountingEnforce::Limits, "qos=high", Some("normal")),
+        (AccountingEnforce::Associations, "qos=high", None),
+        (AccountingEnforce::Qos, "qos=high,normal", Some("normal")),
+        (AccountingEnforce::Qos, "qos=high,low defaultqos=low", Some("low")),
+    ] {
+        let mut world = site();
+        world.ok("root", "add qos low");
+        let mut policy = Policy { cluster_name: "c".into(), ..Policy::default() };
+        policy.jobs.accounting_enforce = vec![enforced];
+        world.reconfigure(policy);
+        world.ok("root", &format!("modify user bob set {given}"));
+        let plain = JobSpec::plain("j".into(), caller("bob").owner, Shape::default());
+        let spec =
+            JobSpec { account: Some("chem".into()), partitions: Box::new([Arc::from("main")]), ..plain };
+        assert_eq!(qos::default(&world.0, &[], &spec).as_deref(), wanted, "{enforced:?} {given}");
+    }
 }
 
 #[test]

@@ -251,6 +251,7 @@ impl Controller for Fake {
             .into_iter()
             .filter(|job| filter.job_ids.is_empty() || filter.job_ids.contains(&job.id.to_string()))
             .filter(|job| !filter.states.is_empty() || job.id == 1)
+            .filter(|_| filter.names != ["nosuch"])
             .map(|job| v1::ListJobsResponse { jobs: vec![job] });
         Ok(list(messages.collect()))
     }

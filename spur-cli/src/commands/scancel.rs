@@ -27,6 +27,8 @@ pub struct Order {
     clusters: Vec<String>,
     steps: Vec<String>,
     signal: Option<u32>,
+    /// True if `-s` names the signal.
+    signal_named: bool,
     batch: bool,
     full: bool,
     interactive: bool,
@@ -133,6 +135,7 @@ const OPTIONS: &[OrderOpt] = &[
     OrderOpt::value("signal", Some('s'), "SIGNAL", "send only this signal, by name or number", |o, text| {
         let signal: Signal = text.parse().map_err(|_| format!("Unknown job signal: {text}"))?;
         o.signal = Some(signal.number().into());
+        o.signal_named = true;
         Ok(())
     }),
     OrderOpt::value("state", Some('t'), "STATE", "only jobs in this state", |o, text| {
@@ -186,6 +189,9 @@ impl Order {
             let jobs = JobRef::<u32>::parse_list(word)
                 .map_err(|e| Failure::new(format!("Invalid job id {word}: {}", e.problem)))?;
             for job in jobs {
+                if job.job == 0 {
+                    return Err(Failure::new(format!("Invalid job id {word}")).into());
+                }
                 let list = if job.step.is_some() { &mut order.steps } else { &mut order.filter.job_ids };
                 list.push(job.to_string());
             }
@@ -268,14 +274,48 @@ impl Order {
         Ok(())
     }
 
+    /// Returns the line of `-v` for a job, or for a step if the name has a dot.
+    fn act(&self, name: &str) -> String {
+        let kind = match name.contains('.') {
+            true => "step ",
+            false if self.full => "full job ",
+            false if self.batch => "batch job ",
+            false => "job ",
+        };
+        match self.signal.filter(|_| self.signal_named) {
+            Some(signal) => format!("Signal {signal} to {kind}{name}"),
+            None => format!("Terminating {kind}{name}"),
+        }
+    }
+
+    /// Returns the line of `-v` for filters that no job matches; empty without such filters.
+    fn unmatched(&self) -> String {
+        let filter = &self.filter;
+        let given = [
+            ("account", filter.accounts.join(",")),
+            ("job_name", filter.names.join(",")),
+            ("nodelist", filter.nodelist.clone()),
+            ("partition", filter.partitions.join(",")),
+            ("qos", filter.qos.join(",")),
+            ("reservation", filter.reservations.join(",")),
+            ("state", filter.states.join(",")),
+            ("user_name", filter.users.join(",")),
+            ("wckey", filter.wckeys.join(",")),
+        ];
+        let given = given.iter().filter(|(_, value)| !value.is_empty());
+        let filters: Vec<String> = given.map(|(name, value)| format!("{name}={value}")).collect();
+        match &filters[..] {
+            [] => String::new(),
+            filters => format!("No active jobs match ALL job filters, including: {}", filters.join(" ")),
+        }
+    }
+
     /// Prints the results and returns the exit code.
     fn report(&self, session: &mut Session, answer: &CancelJobsResponse) -> u8 {
         if self.verbose {
-            for job in &answer.names {
-                session.inform(&match self.signal {
-                    Some(signal) => format!("Signal {signal} to job {job}"),
-                    None => format!("Terminating job {job}"),
-                });
+            // Steps were announced with the request.
+            for job in answer.names.iter().filter(|name| !name.contains('.')) {
+                session.inform(&self.act(job));
             }
         }
         let mut code = 0;
@@ -288,10 +328,10 @@ impl Order {
             if (done && !self.verbose) || (self.quiet && (done || unknown)) {
                 continue;
             }
-            if self.verbose && self.signal.is_none() {
-                session.inform(&format!("Terminating job {}", problem.job_id));
-            }
             let what = if problem.job_id.contains('.') { "job step id" } else { "job id" };
+            if self.verbose && what == "job id" {
+                session.inform(&self.act(&problem.job_id));
+            }
             session.error(&format!("Kill job error on {what} {}: {}", problem.job_id, error.message));
             if !(done || (unknown && what == "job id" && kills)) {
                 code = FAILURE;
@@ -357,14 +397,26 @@ async fn cancel(session: &mut Session, mut order: Order) -> anyhow::Result<u8> {
     }
     let call = async |mut controller: Controller, request| controller.cancel_jobs(request).await;
     let mut code = 0;
+    let mut found = false;
     for mut request in order.requests() {
+        if order.verbose {
+            // An answer need not name steps.
+            request.steps.iter().for_each(|step| session.inform(&order.act(step)));
+        }
         loop {
             let answer = session.connection()?.change(request.clone(), call).await?;
+            found |= !answer.names.is_empty() || !answer.problems.is_empty() || !request.steps.is_empty();
             code = code.max(order.report(session, &answer));
             if answer.next_job_id == 0 {
                 break;
             }
             request.after_job_id = answer.next_job_id;
+        }
+    }
+    if order.verbose && !found && !order.names_jobs() {
+        let unmatched = order.unmatched();
+        if !unmatched.is_empty() {
+            session.error(&unmatched);
         }
     }
     Ok(code)

@@ -4,6 +4,7 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use serde_json::json;
 use spur_proto::client::{CallError, Controller};
 use spur_proto::v1::{PingRequest, PingResponse, ReconfigureRequest, SetDebugRequest, ShutdownRequest};
@@ -171,7 +172,8 @@ fn pinged(found: &Found, own: bool) -> serde_json::Value {
 /// Makes the controller read its configuration again and prints the changes.
 pub(super) async fn reconfigure(session: &mut Session) -> anyhow::Result<u8> {
     let call = async |mut controller: Controller, request| controller.reconfigure(request).await;
-    let answer = session.connection()?.read(ReconfigureRequest {}, call).await?;
+    let answer = session.connection()?.read(ReconfigureRequest {}, call).await;
+    let answer = answer.context(bare("slurm_reconfigure error"))?;
     for change in answer.changes {
         session.inform(&change);
     }
@@ -195,7 +197,8 @@ pub(super) async fn shut_down(session: &mut Session, whose: Option<&str>) -> any
 
 async fn end(session: &mut Session, request: ShutdownRequest) -> Result<(), anyhow::Error> {
     let call = async |mut controller: Controller, request| controller.shutdown(request).await;
-    session.connection()?.read(request, call).await?;
+    let ended = session.connection()?.read(request, call).await;
+    ended.context(bare("slurm_shutdown error"))?;
     Ok(())
 }
 
@@ -238,7 +241,8 @@ pub(super) async fn set_debug(session: &mut Session, level: &str) -> anyhow::Res
     let Some(name) = number.and_then(|number| LEVELS.get(number)) else {
         return Err(bare(format!("invalid debug level: {level}")).into());
     };
-    ask_debug(session, SetDebugRequest { level: (*name).to_owned(), ..SetDebugRequest::default() }).await
+    let request = SetDebugRequest { level: (*name).to_owned(), ..SetDebugRequest::default() };
+    ask_debug(session, request, "slurm_set_debug_level error").await
 }
 
 /// Runs `setdebugflags [+|-]FLAG …`.
@@ -250,7 +254,7 @@ pub(super) async fn set_debug_flags(session: &mut Session, words: &[String]) -> 
             None => request.flags_on.push(word.strip_prefix('+').unwrap_or(word).to_owned()),
         }
     }
-    ask_debug(session, request).await
+    ask_debug(session, request, "slurm_set_debugflags error").await
 }
 
 /// Runs `schedloglevel 0|1|disable|enable`, which switches the planner's log.
@@ -261,12 +265,17 @@ pub(super) async fn set_scheduler_log(session: &mut Session, level: &str) -> any
         "0" | "disable" => SetDebugRequest { flags_off: flag, ..SetDebugRequest::default() },
         _ => return Err(bare(format!("invalid schedlog level: {level}")).into()),
     };
-    ask_debug(session, request).await
+    ask_debug(session, request, "slurm_set_schedlog_level error").await
 }
 
-async fn ask_debug(session: &mut Session, request: SetDebugRequest) -> anyhow::Result<u8> {
+/// Changes the controller's log. `failed` begins the message of a refusal, in Slurm's words.
+async fn ask_debug(
+    session: &mut Session,
+    request: SetDebugRequest,
+    failed: &'static str,
+) -> anyhow::Result<u8> {
     let call = async |mut controller: Controller, request| controller.set_debug(request).await;
-    session.connection()?.read(request, call).await?;
+    session.connection()?.read(request, call).await.context(bare(failed))?;
     Ok(0)
 }
 

@@ -13,12 +13,31 @@ use crate::session::Session;
 /// Prints the processes of jobs or of a step, on one node or on all.
 pub(super) async fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let Some((job, node)) = words.split_first() else { return Ok(0) };
+    let node = node.first().map(String::as_str);
     let mut steps = Vec::new();
+    let mut missing = Vec::new();
     for job in JobRef::parse_list(job).map_err(|error| bare(error.to_string()))? {
-        steps.extend(sstat::live_steps(session, &job, true).await?);
+        let found = sstat::live_steps(session, &job, true).await?;
+        if !runs(&found, node) {
+            let kind = if job.step.is_some() { "StepId" } else { "JobId" };
+            missing.push(format!("{kind}={job}"));
+        }
+        steps.extend(found);
     }
-    write!(session.out, "{}", text(&steps, node.first().map(String::as_str)))?;
-    Ok(0)
+    for name in &missing {
+        session.say(&match node {
+            Some(node) => format!("{name} does not exist on node {node}."),
+            None => format!("{name} does not exist on any node."),
+        });
+    }
+    write!(session.out, "{}", text(&steps, node))?;
+    Ok(u8::from(!missing.is_empty()))
+}
+
+/// Returns whether one of the steps has processes on the node, or on any node.
+fn runs(steps: &[LiveStep], node: Option<&str>) -> bool {
+    let mut places = steps.iter().flat_map(|step| &step.processes);
+    places.any(|on| node.is_none_or(|node| on.node == node))
 }
 
 /// Returns the lines for the processes of these steps, on one node or on all.
@@ -63,5 +82,9 @@ mod tests {
             "10       7        0        0       4       \n11       7        0        -       -       \n";
         assert_eq!(text(&steps, Some("n1")), format!("{head}{first}"));
         assert_eq!(text(&steps, None).lines().count(), 4);
+        for (node, expected) in [(None, true), (Some("n2"), true), (Some("n3"), false)] {
+            assert_eq!(runs(&steps, node), expected, "{node:?}");
+        }
+        assert!(!runs(&[], None));
     }
 }

@@ -405,14 +405,16 @@ async fn delete(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
 /// Creates a reservation and prints its name.
 async fn reserve(session: &mut Session, request: CreateReservationRequest) -> anyhow::Result<u8> {
     let call = async |mut controller: Controller, request| controller.create_reservation(request).await;
-    let made = session.connection()?.change(request, call).await?;
+    let made = session.connection()?.change(request, call).await;
+    let made = made.context(bare("Error creating the reservation"))?;
     writeln!(session.out, "Reservation created: {}", made.name)?;
     Ok(0)
 }
 
 async fn change_reservation(session: &mut Session, request: UpdateReservationRequest) -> anyhow::Result<u8> {
     let call = async |mut controller: Controller, request| controller.update_reservation(request).await;
-    session.connection()?.change(request, call).await?;
+    let changed = session.connection()?.change(request, call).await;
+    changed.context(bare("Error updating the reservation"))?;
     writeln!(session.out, "Reservation updated.")?;
     Ok(0)
 }
@@ -433,13 +435,17 @@ async fn change(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
         Update::Named { name, user, mut changes } => {
             only_here(session, &mut changes).await?;
             known(&changes)?;
+            let none = match &user {
+                Some(user) => format!("No jobs with user ID {user} and name '{name}'"),
+                None => format!("No jobs with name '{name}'"),
+            };
             let names = vec![name];
             let users = user.into_iter().collect();
             let filter = JobFilter { names, users, ..JobFilter::default() };
             let jobs = query::jobs(session.connection()?, filter).await?;
             let job_ids = jobs.iter().map(|job| job.id.to_string()).collect::<Vec<_>>();
             if job_ids.is_empty() {
-                return Err(bare("Invalid job id specified").into());
+                return Err(Failure::new(none).into());
             }
             let request = UpdateJobRequest { job_ids, changes, ..UpdateJobRequest::default() };
             return change_jobs(session, request).await;

@@ -21,8 +21,9 @@ pub fn create(
     zone: &TimeZone,
     now: Timestamp,
 ) -> Result<CreateReservationRequest, Failure> {
+    let named = without_entity(words);
     let settings = match words.split_first() {
-        Some((word, rest)) if !word.contains('=') && meant(word, &["reservation"]).is_some() => rest,
+        Some(_) if named.len() < words.len() => named,
         Some((word, _)) if is_name(word.split('=').next().unwrap_or_default()) => words,
         Some((word, _)) => {
             let text = format!(
@@ -46,6 +47,7 @@ pub fn change(
     zone: &TimeZone,
     now: Timestamp,
 ) -> Result<Option<UpdateReservationRequest>, Failure> {
+    let words = without_entity(words);
     // `ReservationName=` is also a key of jobs, and `PartitionName=` one of reservations.
     let key = |word: &String| word.split('=').next().unwrap_or_default().to_owned();
     let is_other = |word: &String| {
@@ -82,6 +84,14 @@ pub fn delete(words: &[String]) -> Result<DeleteReservationRequest, Failure> {
             Ok(named(name.split_once('=').map_or(name.as_str(), |(_, name)| name)))
         }
         _ => Err(Failure::new("scontrol delete ReservationName=NAME")),
+    }
+}
+
+/// Returns the words without the optional first word `reservation`.
+fn without_entity(words: &[String]) -> &[String] {
+    match words.split_first() {
+        Some((word, rest)) if !word.contains('=') && meant(word, &["reservation"]).is_some() => rest,
+        _ => words,
     }
 }
 
@@ -146,6 +156,8 @@ mod tests {
         assert!(change(&words("ReservationName=r"), &zone, now).is_err());
         let request = change(&words("res=r start=now end=now+60"), &zone, now).unwrap().unwrap();
         assert_eq!(shown(&request.settings), "start=1795176697 end=1795176757");
+        let request = change(&words("reservation ReservationName=r Flags=Maint"), &zone, now).unwrap();
+        assert_eq!(request.map(|request| request.name).as_deref(), Some("r"));
         let request = change(&words("Reservation=r skip"), &zone, now).unwrap().unwrap();
         assert_eq!(shown(&request.settings), "Skip=");
         for text in ["ReservationName=r", "reservation=r", "reservation r"] {

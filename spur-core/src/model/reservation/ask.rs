@@ -176,8 +176,12 @@ impl ReservationAsk {
                 // The older way to remove flags.
                 let less = value.strip_prefix('-');
                 let (sign, value) = (if less.is_some() { Some('-') } else { sign }, less.unwrap_or(value));
-                self.flags = Some(edit(sign, flags(value)?));
-                self.purge_after = purge_after(value)?;
+                let given = edit(sign, flags(value)?);
+                self.flags = Some(match self.flags.take() {
+                    Some(before) => together(before, given),
+                    None => given,
+                });
+                self.purge_after = purge_after(value)?.or(self.purge_after);
             }
             "Skip" if value.is_empty() => self.skip = true,
             "Skip" => return Err("it has no value; write Skip alone".to_owned()),
@@ -273,6 +277,22 @@ fn members(value: &str) -> Result<Members, String> {
     }
     let names = names.iter().map(|name| Arc::from(name.trim_start_matches('-'))).collect();
     Ok(Members { except: except > 0, names })
+}
+
+/// Unites two lists of flags with the same sign. Of lists with different signs the later one counts.
+fn together(before: Edit<Vec<Flag>>, given: Edit<Vec<Flag>>) -> Edit<Vec<Flag>> {
+    let all = |mut before: Vec<Flag>, given: Vec<Flag>| {
+        before.extend(given);
+        before.sort_unstable();
+        before.dedup();
+        before
+    };
+    match (before, given) {
+        (Edit::Set(before), Edit::Set(given)) => Edit::Set(all(before, given)),
+        (Edit::Add(before), Edit::Add(given)) => Edit::Add(all(before, given)),
+        (Edit::Remove(before), Edit::Remove(given)) => Edit::Remove(all(before, given)),
+        (_, given) => given,
+    }
 }
 
 fn flags(value: &str) -> Result<Vec<Flag>, String> {
@@ -381,6 +401,8 @@ mod tests {
         {
             assert_eq!(ask(&format!("Flags={flags}")).map(|ask| ask.purge_after), Ok(seconds), "{flags}");
         }
+        let both = Ok(Some(Edit::Set(vec![Flag::Maint, Flag::IgnoreJobs])));
+        assert_eq!(ask("Flags=Maint Flags=ignore_jobs").map(|ask| ask.flags), both);
         assert_eq!(ask("Flags+=FLEX").map(|ask| ask.flags), Ok(Some(Edit::Add(vec![Flag::Flex]))));
         assert_eq!(ask("Nodes=ALL").map(|ask| ask.nodes), Ok(Some(Edit::Set(NodesAsk::All))));
     }

@@ -261,7 +261,17 @@ pub trait Surroundings {
 }
 
 /// Pairs of options that Slurm refuses in one place, each with Slurm's message. Variables are exempt.
-const EXCLUSIVE: [(&str, &str, &str); 2] = [
+const EXCLUSIVE: [(&str, &str, &str); 4] = [
+    (
+        "cpus-per-gpu",
+        "cpus-per-task",
+        "--cpus-per-gpu is mutually exclusive with --cpus-per-task; give one of them",
+    ),
+    (
+        "gpus-per-task",
+        "ntasks-per-gpu",
+        "--gpus-per-task is mutually exclusive with --ntasks-per-gpu; give one of them",
+    ),
     ("core-spec", "thread-spec", "-S/--core-spec and --thread-spec options are mutually exclusive"),
     ("hint", "threads-per-core", "Following options are mutually exclusive with --hint: --threads-per-core"),
 ];
@@ -373,7 +383,18 @@ impl Submission {
             for name in ["SLURM_NTASKS", "SLURM_NPROCS"] {
                 self.advise(name, &tasks.to_string());
             }
+            self.gpus_of_overcommit(tasks);
         }
+    }
+
+    /// Requests the GPUs of all tasks of a job with `--overcommit`, which does not count its tasks.
+    fn gpus_of_overcommit(&mut self, tasks: u32) {
+        if self.spec.gpus_per_task.is_empty() || !self.spec.gpus.is_empty() || self.gpus_of_node() > 0 {
+            return;
+        }
+        let each = std::mem::take(&mut self.spec.gpus_per_task);
+        self.spec.gpus = times(&each, tasks);
+        self.advise("SLURM_GPUS_PER_TASK", &each);
     }
 
     /// Sets a variable by which steps of the job inherit an option.
@@ -402,7 +423,7 @@ impl Submission {
         if let Some(each) = &self.gpus_per_socket {
             let sockets = self.spec.cores.as_ref().and_then(|cores| cores.sockets_per_node);
             let sockets = sockets.ok_or_else(|| {
-                OptionError::together("--gpus-per-socket option requires --sockets-per-node")
+                OptionError::together("--gpus-per-socket option requires --sockets-per-node specification")
             })?;
             self.spec.gpus_per_node = times(each, sockets);
         }
@@ -465,6 +486,37 @@ impl Submission {
         }
         self.advise("SLURM_GPUS", &gpus);
         Ok(())
+    }
+
+    /// Refuses GPUs per task without a number of tasks or against it, as Slurm does.
+    fn check_gpus_of_tasks(&self) -> Result<(), OptionError> {
+        let each = number_of_gpus(&self.spec.gpus_per_task);
+        if each == 0 {
+            return Ok(());
+        }
+        let (all, on_node) = (number_of_gpus(&self.spec.gpus), self.gpus_of_node());
+        let says_tasks = self.spec.tasks.is_some() || self.spec.tasks_per_node.is_some();
+        let problem = if all == 0 && !says_tasks && self.spec.nodes.is_empty() {
+            "--gpus-per-task used without either --gpus or -n/--ntasks is not allowed".to_owned()
+        } else if all > 0 && !all.is_multiple_of(each) {
+            format!("--gpus not multiple of --gpus-per-task: {all} are wanted, {each} for each task")
+        } else if all > 0 && self.spec.tasks.is_some_and(|tasks| tasks != all / each) {
+            format!(
+                "Based on --gpus and --gpus-per-task number of requested tasks differ from -n/--ntasks: {all} GPUs are for {} tasks",
+                all / each
+            )
+        } else if let Some(tasks) = self.spec.tasks_per_node
+            && on_node > 0
+            && tasks.saturating_mul(each) != on_node
+        {
+            format!(
+                "Based on --gres=gpu/--gpus-per-node and --gpus-per-task requested number of tasks per node differ from --ntasks-per-node: {on_node} GPUs are for {} tasks",
+                on_node / each
+            )
+        } else {
+            return Ok(());
+        };
+        Err(OptionError::together(format!("Failed to validate job spec. {problem}")))
     }
 
     /// Returns the number of tasks of a job that requests only sockets, cores or threads, as with Slurm: the
@@ -560,6 +612,7 @@ impl Submission {
     /// # Errors
     /// A time that does not exist, or an unknown job.
     pub fn into_spec(mut self, world: &dyn Surroundings) -> Result<JobSpec, OptionError> {
+        self.check_gpus_of_tasks()?;
         self.derive()?;
         let mut spec = self.spec;
         let refuse = |option: &str, problem: String| OptionError {

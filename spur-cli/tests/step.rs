@@ -259,7 +259,7 @@ async fn waiting_for_a_job_outlives_the_connection() {
 async fn what_cannot_be_a_job_is_refused_before_it_is_sent() {
     let nobody: HostPort = "127.0.0.1:1".parse().unwrap();
     for (words, part) in [
-        (&["--wrap=x", "script"][..], "--wrap takes no script"),
+        (&["--wrap=x", "script"][..], "Script arguments not permitted with --wrap option: `script`"),
         (&["/nonexistent/script"], "Unable to open file /nonexistent/script"),
         (&["/dev/null"], "Batch script is empty!"),
         (&["/proc/self/comm"], "does not look like a batch script"),

@@ -72,7 +72,10 @@ fn components_run_together_and_have_steps() {
         "worst 4",
     ];
     assert_eq!(lines[..10], expected, "{out}\n{err}");
-    assert!(lines[10].contains("--het-group=2: the job has components 0 to 1"), "{out}");
+    assert!(
+        lines[10].contains("het group value of 2, but the job allocation has maximum value of 1"),
+        "{out}"
+    );
     assert_eq!(lines[11..], ["one 2 1", "one 2 2", "zero 1"], "{out}\n{err}");
     let rows = cluster.ok(&["sacct", "-n", "-P", "-X", "-j", "1", "-o", "JobID,JobIDRaw,State,NNodes"]);
     assert_eq!(rows, "1+0|1|COMPLETED|1\n1+1|2|COMPLETED|2\n");

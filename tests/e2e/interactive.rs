@@ -241,6 +241,12 @@ fn srun_waits_in_the_queue_and_can_be_told_not_to() {
     let second = end(second);
     assert_eq!((second.code, second.out.as_str()), (Some(0), "ran\n"));
     assert_eq!(second.err, "srun: job 2 has been allocated resources\n");
+    let mut held = begin(&cluster, &["srun", "-H", "-n1", "true"]);
+    let told = await_word(held.stderr.as_mut().unwrap(), "resources\n");
+    let why = "srun: Job is in held state, pending scheduler release\n";
+    assert_eq!(told, format!("{why}srun: job 5 queued and waiting for resources\n"));
+    signal(&held, Signal::INT);
+    assert_eq!(end(held).code, Some(130));
 }
 
 #[test]

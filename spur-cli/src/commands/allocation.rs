@@ -138,6 +138,9 @@ impl Allocation {
                 "PENDING" if grant.job.reason == "None" => {}
                 "PENDING" => {
                     if let Some(queued) = queued.take() {
+                        if let Some(text) = hindrance(&grant.job.reason).filter(|_| !self.quiet) {
+                            session.inform(text);
+                        }
                         queued(session);
                     }
                 }
@@ -223,6 +226,17 @@ impl Allocation {
             }
         }
     }
+}
+
+/// Returns Slurm's message for a job that waits with this reason; `None` if Slurm prints no message.
+fn hindrance(reason: &str) -> Option<&'static str> {
+    Some(match reason.split([',', ' ', '(']).next().unwrap_or_default() {
+        "PartitionDown" => "Partition in DOWN state",
+        "PartitionNodeLimit" | "PartitionTimeLimit" => "Requested partition configuration not available now",
+        "JobHeldAdmin" | "JobHeldUser" => "Job is in held state, pending scheduler release",
+        "ReqNodeNotAvail" => "Required node not available (down, drained or reserved)",
+        _ => return None,
+    })
 }
 
 /// Holds an allocation until it is over or the receiver is dropped.

@@ -216,7 +216,10 @@ const OPTIONS: &[QueryOpt] = &[
     }),
     QueryOpt::flag("use-local-uid", None, "names of users as this host has them", |_, _| Ok(()))
         .without_effect("names are those under which jobs were submitted"),
-    listing::verbose_in_vain(),
+    QueryOpt::flag("verbose", Some('v'), "print the period of the listed jobs", |q, _| {
+        q.common.verbose = true;
+        Ok(())
+    }),
     QueryOpt::value("wckeys", Some('W'), "NAMES", "only jobs of these keys", |q, text| {
         q.wanted.wckeys = query::list(text);
         Ok(())
@@ -401,6 +404,7 @@ impl Query {
                 Some(start)
             }
             None if !request.job_ids.is_empty() => None,
+            // As in Slurm. An end in the past is refused below.
             None if !request.states.is_empty() => {
                 request.end = request.end.or(Some(now.as_second()));
                 Some(now.as_second())
@@ -584,6 +588,9 @@ async fn rows_of(session: &mut Session, query: &Query) -> anyhow::Result<u8> {
     let user = whoami();
     let now = Timestamp::from_second(show.now)?;
     let request = query.request(&show.zone, now, (user.uid, &user.user))?;
+    if query.common.verbose {
+        session.inform(&window(&request, &show));
+    }
     check_names(session, &request).await?;
     let (from, until) = (request.start, request.end);
     let query::Records { mut rows, complete_from } = query::records(session.connection()?, request).await?;
@@ -603,6 +610,17 @@ async fn rows_of(session: &mut Session, query: &Query) -> anyhow::Result<u8> {
     let text = query.text(rows, &show)?;
     write!(session.out, "{text}")?;
     Ok(0)
+}
+
+/// Returns the line of `--verbose`: the states and the period of a request.
+fn window(request: &ListAccountingRequest, show: &Show) -> String {
+    let shown = |at: i64| match Timestamp::from_second(at) {
+        Ok(at) => at.to_zoned(show.zone.clone()).strftime("%a %b %e %H:%M:%S %Y").to_string(),
+        Err(_) => at.to_string(),
+    };
+    let from = request.start.map_or_else(|| "Epoch 0".to_owned(), shown);
+    let states = if request.states.is_empty() { "Eligible".to_owned() } else { request.states.join(",") };
+    format!("Jobs {states} in the time window from {from} to {}", shown(request.end.unwrap_or(show.now)))
 }
 
 /// Prints scripts and environments of jobs that the controller still has.
@@ -674,6 +692,11 @@ mod tests {
         for text in ["-S now -E now-1", "-S now+1", "-s R -E 10:00"] {
             assert!(request(text, 0).unwrap_err().contains("requested is after end time"), "{text}");
         }
+        let show = Show::new(TimeZone::UTC, NOW);
+        assert_eq!(
+            window(&request("-s R,F -S 2026-11-19 -E 2026-11-20", 0).unwrap(), &show),
+            "Jobs RUNNING,FAILED in the time window from Thu Nov 19 00:00:00 2026 to Fri Nov 20 00:00:00 2026"
+        );
     }
 
     #[test]

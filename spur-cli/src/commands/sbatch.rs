@@ -300,7 +300,7 @@ impl Script {
             .and_then(|said| said.value.clone());
         let mut operands = operands.into_iter();
         let script = match (wrap, operands.next()) {
-            (Some(_), Some(word)) => bail!("--wrap takes no script and no arguments, but there is `{word}`"),
+            (Some(_), Some(word)) => bail!("Script arguments not permitted with --wrap option: `{word}`"),
             (Some(command), None) => Script {
                 body: format!("#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{command}\n")
                     .into_bytes(),

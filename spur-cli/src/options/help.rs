@@ -98,8 +98,12 @@ fn short_list<S>(line: &CommandLine<S>) -> String {
 
 /// Returns the usage in a few lines: the options in flat brackets, which programs parse, and the operands.
 pub fn usage<S>(line: &CommandLine<S>) -> String {
-    if is_listed(line) {
-        return listed(line);
+    if let Some(rest) = line.synopsis.strip_prefix("[<OPTION>]") {
+        // As in Slurm, commands of keywords have one text for both.
+        return match rest.contains("<COMMAND>") {
+            true => listed(line),
+            false => format!("Usage: {} [options]{rest}\n\tUse --help for help\n", line.name),
+        };
     }
     if is_short_list(line) {
         return short_list(line);
@@ -294,5 +298,7 @@ Other options:
         assert!(text.contains("\n     -N, --nodes:\n                   the number of nodes"), "{text}");
         assert!(text.ends_with("display tool version number\n\none\ntwo\n"), "{text}");
         assert_eq!(usage(&line), text);
+        let line = CommandLine { synopsis: "[<OPTION>] -j <job>", ..LINE };
+        assert_eq!(usage(&line), "Usage: test [options] -j <job>\n\tUse --help for help\n");
     }
 }

@@ -21,7 +21,7 @@ use crate::commands::called;
 use crate::error::Failure;
 use crate::options::submission::{Files, StepWishes};
 use crate::options::{CommandLine, Opt, sets};
-use crate::session::Session;
+use crate::session::{Session, whoami};
 
 /// Capacity of the queue of events.
 const EVENTS: usize = 64;
@@ -32,6 +32,7 @@ pub struct Args {
     layout: bool,
     label: bool,
     quiet: bool,
+    verbose: u32,
     output: Option<String>,
     error: Option<String>,
 }
@@ -72,8 +73,15 @@ pub const LINE: CommandLine<Args> = CommandLine {
         Opt::flag("pty", None, "take over the terminal of task zero", |_: &mut Args, _| Ok(()))
             .refused("a terminal belongs to its srun; srun --overlap --pty has one of its own"),
         Opt::flag("quiet", Some('Q'), "quiet mode (suppress informational messages)", sets!(Args.quiet)),
-        Opt::flag("verbose", Some('v'), "verbose mode", |_: &mut Args, _| Ok(()))
-            .without_effect("there is nothing more to say"),
+        Opt::flag(
+            "verbose",
+            Some('v'),
+            "verbose mode (multiple -v's increase verbosity)",
+            |args: &mut Args, _| {
+                args.verbose += 1;
+                Ok(())
+            },
+        ),
     ],
     mask: 1,
     env_prefixes: &[],
@@ -109,7 +117,11 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     }
     let number: u32 = number.parse().with_context(|| format!("`{name}` names no step; say JOB.STEP"))?;
     let job = group::named(session, job).await?;
-    let step = ask_again(session.connection()?, job, number, &[]).await?;
+    if args.verbose > 1 {
+        tell(session, job, number, args.verbose);
+    }
+    let step = ask_again(session.connection()?, job, number, &[]).await;
+    let step = step.context("Could not get job step info")?;
     if step.credential.is_empty() {
         bail!("Invalid job step specified: step {job}.{number} has ended");
     }
@@ -117,6 +129,23 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         return layout(session, &step).map(|()| 0);
     }
     follow(session, job, step, &args).await
+}
+
+/// Prints the options in Slurm's form, for `-vv`.
+fn tell(session: &mut Session, job: u32, step: u32, verbose: u32) {
+    let user = whoami();
+    session.inform("defined options for program `sattach'");
+    session.inform("--------------- ---------------------");
+    for (name, value) in [
+        ("job ID", job.to_string()),
+        ("step ID", step.to_string()),
+        ("user", format!("`{}'", user.user)),
+        ("uid", user.uid.to_string()),
+        ("gid", user.gid.to_string()),
+        ("verbose", verbose.to_string()),
+    ] {
+        session.inform(&format!("{name:<15}: {value}"));
+    }
 }
 
 fn layout(session: &mut Session, step: &CreateStepResponse) -> anyhow::Result<()> {

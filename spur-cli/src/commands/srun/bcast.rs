@@ -12,6 +12,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use jiff::Timestamp;
 use spur_core::text::exit::ExitCode;
 use spur_proto::convert::step::ranks;
 use spur_proto::v1::{CreateStepResponse, StepProgram};
@@ -23,8 +24,8 @@ use crate::error::Failure;
 use crate::options::submission::Submission;
 use crate::options::values::compresses;
 use crate::options::{CommandLine, Opt};
-use crate::place;
 use crate::session::Session;
+use crate::{place, zone};
 
 /// Script of each node, with the arguments DEST MODE SIZE FORCE TIME FILTER. It fails with the error number
 /// of the operation, as in Slurm, or with 255.
@@ -152,6 +153,34 @@ fn tell(session: &mut Session, args: &Args, source: &str, destination: &str) {
     session.inform(rule);
 }
 
+/// Prints the mode, owner, times and size of the file, for `--verbose`.
+fn tell_file(session: &mut Session, source: &str, job: u32) -> anyhow::Result<()> {
+    let about = File::open(source).and_then(|file| file.metadata()).with_context(|| unreadable(source));
+    let about = about.context(Failure::coded(NO_FILE))?;
+    let zone = zone::local();
+    let shown = |at: i64| match Timestamp::from_second(at) {
+        Ok(at) => at.to_zoned(zone.clone()).strftime("%a %b %e %H:%M:%S %Y").to_string(),
+        Err(_) => at.to_string(),
+    };
+    for (name, value) in [
+        ("modes", format!("{:o}", about.mode())),
+        ("uid", about.uid().to_string()),
+        ("gid", about.gid().to_string()),
+        ("atime", shown(about.atime())),
+        ("mtime", shown(about.mtime())),
+        ("ctime", shown(about.ctime())),
+        ("size", about.len().to_string()),
+    ] {
+        session.inform(&format!("{name:<8} = {value}"));
+    }
+    session.inform(&format!("jobid      = {job}"));
+    Ok(())
+}
+
+fn unreadable(source: &str) -> String {
+    format!("Can't open `{source}`")
+}
+
 /// Runs `sbcast`.
 ///
 /// # Errors
@@ -172,6 +201,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     };
     if args.verbose > 0 {
         tell(session, &args, source, destination);
+        tell_file(session, source, job)?;
     }
     let ended = copy(session, job, source, destination, args.manner, &[]).await?;
     if args.verbose > 0 && ended.is_success() {
@@ -190,8 +220,7 @@ async fn copy(
     manner: Manner,
     nodes: &[String],
 ) -> anyhow::Result<ExitCode> {
-    let what = || format!("Can't open `{source}`");
-    let about = File::open(source).and_then(|file| file.metadata()).with_context(what);
+    let about = File::open(source).and_then(|file| file.metadata()).with_context(|| unreadable(source));
     let about = about.context(Failure::coded(NO_FILE))?;
     if !about.is_file() {
         bail!(Failure { text: format!("Can't copy `{source}`: it is no file"), code: NO_FILE });

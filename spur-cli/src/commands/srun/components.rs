@@ -3,10 +3,13 @@
 //! In a het job each component runs its program in a separate step. In any other job they form a single step
 //! with consecutive ranks, so that MPI programs can communicate.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, bail};
 use spur_core::text::nodes::NodeCount;
 
 use super::group;
+use crate::error::Bare;
 use crate::options::defs::SRUN_LINE;
 use crate::options::submission::Submission;
 use crate::options::{Reading, Settled, het};
@@ -82,7 +85,7 @@ pub(super) fn merged(
 /// at its position.
 ///
 /// # Errors
-/// A component that the job does not have.
+/// A component that the job does not have, or that the command line names twice.
 pub(super) fn of_het_job(
     session: &Session,
     first: Submission,
@@ -90,10 +93,16 @@ pub(super) fn of_het_job(
     argv: &[String],
 ) -> anyhow::Result<Parts> {
     let (mut parts, mut program) = (Vec::new(), Vec::new());
+    let mut taken = BTreeSet::new();
     for (number, component) in (0..).zip(taken_apart(session, first, words, argv)?) {
         let Component { words, mut wishes, argv } = component;
         if wishes.step.het_group.is_empty() {
             wishes.step.het_group = vec![number];
+        }
+        if !wishes.step.het_group.iter().all(|&group| taken.insert(group)) {
+            // Two programs in one component would wait for each other's CPUs.
+            let text = "srun: fatal: Duplicate het groups in single srun not supported";
+            return Err(Bare(text.to_owned()).into());
         }
         for (job, mut own) in group::parts(session, wishes, &words)? {
             own.step.components = vec![(0, argv.clone())];

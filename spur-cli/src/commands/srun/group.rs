@@ -31,9 +31,11 @@ pub(super) fn parts(
         let Some(job) = session.env(&name) else {
             let size = session.env("SLURM_HET_SIZE");
             match size.and_then(|size| size.parse::<u32>().ok()) {
-                Some(size) => {
-                    bail!("--het-group={group}: the job has components 0 to {}", size.saturating_sub(1))
-                }
+                Some(size) => bail!(
+                    "Attempt to run a job step with het group value of {group}, but the job allocation has \
+                     maximum value of {}",
+                    size.saturating_sub(1)
+                ),
                 None => bail!("--het-group={group}: this is not a heterogeneous job; leave the option out"),
             }
         };

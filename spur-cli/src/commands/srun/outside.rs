@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
+use spur_core::model::distribution::Distribution;
 use spur_core::text::exit::ExitCode;
 use spur_proto::v1::{Client, JobSpec, SubmitRequest};
 
@@ -119,7 +120,12 @@ fn of_step(session: &Session, mut wishes: Submission) -> Submission {
     if wishes.spec.tasks.is_none() && wishes.spec.tasks_per_node.is_none() {
         wishes.spec.tasks = wishes.tasks_of_cores();
     }
-    wishes.spec.nodes.clear();
+    // A packed step uses as few nodes as possible, so it repeats a fixed number of nodes.
+    let packs = wish::distributions(session, &wishes)
+        .is_ok_and(|distributions| distributions.over_nodes() == Some(Distribution::Pack));
+    if !packs || wishes.spec.nodes.parse::<u32>().is_err() {
+        wishes.spec.nodes.clear();
+    }
     if !wish::is_arbitrary(session, &wishes).is_ok_and(|is| is) {
         wishes.spec.nodelist.clear();
     }

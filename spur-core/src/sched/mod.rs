@@ -67,11 +67,12 @@ use crate::cluster::event::Event;
 use crate::id::JobId;
 use crate::model::config::Backfill;
 use crate::model::job::JobSpec;
+use crate::model::reason::Reason;
 use crate::text::time::Time;
 
 use forecast::{Forecast, PlanInput, Prudent, Recent};
 use inventory::Inventory;
-use plan::Plan;
+use plan::{Plan, Waiting};
 use queue::pending_order::{self, PendingOrder};
 use quick::Quick;
 
@@ -85,7 +86,8 @@ pub fn plan(cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
 /// The result is the plan of the queue up to that job; only its entry for that job is meant to be shown.
 ///
 /// In the mode `easy` most waiting jobs have no planned start. This function answers for any of them, and
-/// searches beyond the configured depths.
+/// searches beyond the configured depths. A job that fits now and is beyond the depths has no start in the
+/// plan: passes do not look at it.
 #[must_use]
 pub fn foretell(cluster: &Cluster, now: Time, forecast: &dyn Forecast, job: JobId) -> Plan {
     foretell_from(cluster, now, forecast, job, None, None)
@@ -127,9 +129,30 @@ fn foretell_up_to(
     let input = PlanInput { forecast: &Prudent { by: forecast, firm }, ..input };
     let pass = Pass::foretelling(input, &line, last).beginning(begins);
     let keeps = inventory.policy.scheduler.backfill == Backfill::Conservative;
-    match remembered.filter(|_| keeps) {
+    let mut plan = match remembered.filter(|_| keeps) {
         Some(Remembered { reservations, ground }) => pass.after(reservations, *ground).finish().0,
         None => pass.finish().0,
+    };
+    leave_out(&line, &mut plan);
+    plan
+}
+
+/// Takes the starts of jobs beyond the depths out of a prediction: passes do not look at these jobs, so they do
+/// not start although they fit.
+fn leave_out(line: &PendingOrder, plan: &mut Plan) {
+    for start in std::mem::take(&mut plan.starts) {
+        let Some(detail) = line.left_out(start.attempt.job) else {
+            plan.starts.push(start);
+            continue;
+        };
+        for start in start.all() {
+            let job = start.attempt.job;
+            // Of an array the tasks behind may be in the plan already.
+            if !plan.waiting.iter().any(|waiting| waiting.job == job) {
+                let (priority, detail) = (start.why.priority, detail.clone().into());
+                plan.waiting.push(Waiting { priority, reason: Reason::Priority, detail, ..Waiting::of(job) });
+            }
+        }
     }
 }
 

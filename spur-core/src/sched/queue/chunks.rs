@@ -161,6 +161,36 @@ impl Rows {
         self.chunks[..at].iter().map(|chunk| chunk.rows.len()).sum::<usize>() + row
     }
 
+    /// Number of jobs before a key if it is less than `most`, and otherwise `most`. The cost depends on `most`,
+    /// not on the number of jobs.
+    pub(crate) fn before_up_to(&self, key: &Key, most: usize) -> usize {
+        let (at, row) = self.find(key);
+        let mut before = row;
+        let mut chunks = self.chunks[..at].iter();
+        while before < most
+            && let Some(chunk) = chunks.next()
+        {
+            before += chunk.rows.len();
+        }
+        before.min(most)
+    }
+
+    /// The row with a number, counted from 0.
+    pub(crate) fn nth(&self, mut number: usize) -> Option<&Row> {
+        for chunk in &self.chunks {
+            match number.checked_sub(chunk.rows.len()) {
+                Some(rest) => number = rest,
+                None => return chunk.rows.get(number),
+            }
+        }
+        None
+    }
+
+    /// The last row.
+    pub(crate) fn last(&self) -> Option<&Row> {
+        self.chunks.last().and_then(|chunk| chunk.rows.last())
+    }
+
     /// Adds a row.
     pub(crate) fn insert(&mut self, row: Row) {
         let (at, place) = self.find(&row.key);
@@ -259,10 +289,18 @@ mod tests {
                     model.insert(added.key, added);
                     rows.insert(added);
                 }
-                prop_assert_eq!(rows.before(&added.key), model.range(..added.key).count());
+                let before = model.range(..added.key).count();
+                prop_assert_eq!(rows.before(&added.key), before);
+                for most in [0, 1, before, before + 1, 1_000] {
+                    prop_assert_eq!(rows.before_up_to(&added.key, most), before.min(most));
+                }
             }
             prop_assert_eq!(rows.len(), model.len());
             prop_assert_eq!(rows.iter().copied().collect::<Vec<_>>(), model.values().copied().collect::<Vec<_>>());
+            for number in 0..=model.len() {
+                prop_assert_eq!(rows.nth(number), model.values().nth(number));
+            }
+            prop_assert_eq!(rows.last(), model.values().last());
             let mut place = Place::default();
             let fits = |least: &Least| least.counts.cpus <= limit && least.run_time <= 4;
             let found = std::iter::from_fn(|| rows.next(&mut place, fits)).collect::<Vec<_>>();

@@ -5,6 +5,7 @@ pub(super) mod chunks;
 pub(super) mod limited;
 pub(super) mod pending_order;
 pub mod priority;
+mod sections;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;

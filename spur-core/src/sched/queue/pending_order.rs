@@ -28,6 +28,7 @@ use crate::text::time::{Time, TimeLimit};
 
 use super::asleep::{Asleep, Group};
 use super::chunks::{Key, Least, Place, Row, Rows};
+use super::sections::{OfJob, Sections};
 use crate::sched::forecast::PlanInput;
 
 /// All pending jobs, in order or set aside.
@@ -41,6 +42,8 @@ pub(crate) struct PendingOrder {
     /// Jobs that wait for something other than resources.
     aside: BTreeMap<JobId, Obstacle>,
     rows: Rows,
+    /// The rows by section, in which the depth counts, too.
+    sections: Sections,
     /// For each component of partitions, the number of queued jobs that may run there.
     members: Vec<usize>,
     /// Queued jobs that name a reservation of nodes.
@@ -80,6 +83,7 @@ struct Standing {
     ranked: Ranked,
     /// The components of partitions that the job may run in.
     components: SmallVec<[usize; 2]>,
+    sections: OfJob,
 }
 
 /// The changes of the order.
@@ -105,6 +109,7 @@ impl PendingOrder {
             standing: BTreeMap::new(),
             aside: BTreeMap::new(),
             rows: Rows::default(),
+            sections: Sections::new(inventory),
             members: vec![0; inventory.partitions.len()],
             asking: BTreeSet::new(),
             by_length: shortest_first.then(Rows::default),
@@ -216,8 +221,9 @@ impl PendingOrder {
             }
             let Some(row) = row else { continue };
             self.rows.insert(row);
-            if let (Some(by_length), Some(standing)) = (&mut self.by_length, self.standing.get(&id)) {
-                by_length.insert(row_by_length(standing));
+            if let Some(standing) = self.standing.get(&id) {
+                self.sections.insert(row, &standing.sections);
+                self.by_length.iter_mut().for_each(|by_length| by_length.insert(row_by_length(standing)));
             }
             if !rest {
                 self.changes.arrived.insert(id);
@@ -270,9 +276,10 @@ impl PendingOrder {
         if self.by_length.is_some() || self.measure.varies() {
             return;
         }
-        if let Some(key) = self.key(job) {
-            self.asleep.insert(key, group);
-            self.rows.change(&key, Least::ASLEEP);
+        if let Some(Standing { key, sections, .. }) = self.standing.get(&job) {
+            self.asleep.insert(*key, group);
+            self.rows.change(key, Least::ASLEEP);
+            self.sections.change(key, Least::ASLEEP, sections);
         }
     }
 
@@ -281,7 +288,9 @@ impl PendingOrder {
         if self.asleep.remove(job)
             && let Some(standing) = self.standing.get(&job)
         {
-            self.rows.change(&standing.key, standing.ranked.at_least());
+            let Standing { key, ranked, sections, .. } = standing;
+            self.rows.change(key, ranked.at_least());
+            self.sections.change(key, ranked.at_least(), sections);
         }
     }
 
@@ -360,7 +369,28 @@ impl PendingOrder {
     /// True if the depth leaves a job out because of the jobs before it.
     pub(crate) fn is_beyond(&self, key: &Key) -> bool {
         let depth = self.inventory.policy.scheduler.depth as usize;
-        depth > 0 && self.rows.before(key) >= depth
+        let admits = |standing: &Standing| self.sections.admits(key, &standing.sections, depth);
+        depth > 0
+            && self.rows.before_up_to(key, depth) >= depth
+            && !self.standing.get(&key.job).is_some_and(admits)
+    }
+
+    /// The sentence for a job of the order that passes leave out because of the depths; `None` for other jobs.
+    pub(crate) fn left_out(&self, job: JobId) -> Option<String> {
+        let key = self.key(job).filter(|_| self.is_cut())?;
+        let is_left_out = match self.has_shares() {
+            true => self.window().binary_search_by_key(&key, |row| row.key).is_err(),
+            false => self.is_beyond(&key),
+        };
+        let depth = if self.has_shares() { "depths" } else { "depth" };
+        let number = self.rows.before(&key) + 1;
+        let sentence = || {
+            format!(
+                "not looked at: number {number} of the queue is beyond the scheduler's {depth}; \
+                 a higher priority or a larger depth would help"
+            )
+        };
+        is_left_out.then(sentence)
     }
 
     /// True if users or partitions have depths of their own.
@@ -379,10 +409,10 @@ impl PendingOrder {
         std::mem::take(&mut self.changes)
     }
 
-    /// True if a depth leaves jobs out.
+    /// True if a depth may leave jobs out.
     pub(crate) fn is_cut(&self) -> bool {
-        let policy = &self.inventory.policy.scheduler;
-        let is_long = policy.depth > 0 && self.rows.len() > policy.depth as usize;
+        let depth = self.inventory.policy.scheduler.depth as usize;
+        let is_long = depth > 0 && self.rows.len() > depth && !self.sections.admits_all(depth);
         is_long || (self.rows.len() > 0 && self.has_shares())
     }
 
@@ -390,23 +420,35 @@ impl PendingOrder {
     pub(crate) fn window(&self) -> Vec<Row> {
         let policy = &self.inventory.policy.scheduler;
         let limit = |depth: u32| if depth == 0 { usize::MAX } else { depth as usize };
-        let (total, per_user, per_partition) =
-            (limit(policy.depth), limit(policy.depth_per_user), limit(policy.depth_per_partition));
-        if per_user == usize::MAX && per_partition == usize::MAX {
-            return self.rows.iter().take(total).copied().collect();
+        let total = limit(policy.depth);
+        if self.has_shares() {
+            return self.shares(total, limit(policy.depth_per_user), limit(policy.depth_per_partition));
         }
+        let mut window: Vec<Row> = self.rows.iter().take(total).copied().collect();
+        if let Some(last) = window.last().filter(|_| window.len() < self.rows.len()) {
+            window.extend(self.sections.behind(&last.key, total));
+        }
+        window
+    }
+
+    /// The jobs within the depths, where users or partitions have depths of their own.
+    fn shares(&self, total: usize, per_user: usize, per_partition: usize) -> Vec<Row> {
         let mut users: BTreeMap<u32, usize> = BTreeMap::new();
         let mut partitions: BTreeMap<usize, usize> = BTreeMap::new();
-        let within = |row: &&Row| {
-            let Some(ranked) = self.get(row.key.job) else { return false };
+        let mut walk = self.sections.walk(&self.rows, total);
+        let mut window = Vec::new();
+        while let Some(row) = walk.next() {
+            let Some(Standing { ranked, sections, .. }) = self.standing.get(&row.key.job) else { continue };
             let user = users.entry(ranked.uid).or_default();
             let partition = partitions.entry(ranked.partition).or_default();
-            let keep = *user < per_user && *partition < per_partition;
-            *user += usize::from(keep);
-            *partition += usize::from(keep);
-            keep
-        };
-        self.rows.iter().filter(within).take(total).copied().collect()
+            if *user < per_user && *partition < per_partition {
+                *user += 1;
+                *partition += 1;
+                walk.take(sections);
+                window.push(*row);
+            }
+        }
+        window
     }
 
     /// The last of the first `count` jobs; `None` if no job is queued.
@@ -506,6 +548,7 @@ impl PendingOrder {
             return false;
         };
         self.rows.remove(&standing.key);
+        self.sections.remove(&standing.key, &standing.sections);
         self.asleep.remove(id);
         self.asking.remove(&id);
         for component in &standing.components {
@@ -544,9 +587,12 @@ impl PendingOrder {
         }
         match self.measure.rank(input, job) {
             Ok(ranked) => {
-                let (key, components) =
-                    (self.measure.key(&ranked, now), components(&self.inventory, &ranked));
-                let standing = Standing { key, ranked, components };
+                let standing = Standing {
+                    key: self.measure.key(&ranked, now),
+                    components: components(&self.inventory, &ranked),
+                    sections: self.sections.of(&self.inventory, &ranked),
+                    ranked,
+                };
                 let row = row(&standing);
                 for component in &standing.components {
                     self.members[*component] += 1;
@@ -571,6 +617,7 @@ impl PendingOrder {
             *by_length = Rows::new(self.standing.values().map(row_by_length).collect());
         }
         self.rows = Rows::new(rows);
+        self.sections.sort(self.standing.values().map(|standing| (row(standing), &standing.sections)));
         self.asleep = Asleep::default();
     }
 }

@@ -110,7 +110,7 @@ impl<'a> Selection<'a> {
                 if self.consider_unless_behind(key.job) {
                     seen.insert(key.job);
                 }
-            } else {
+            } else if self.keeps || self.unfiltered || !self.is_too_large(key.job) {
                 self.consider(key.job);
             }
         }

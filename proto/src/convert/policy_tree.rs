@@ -302,8 +302,8 @@ fn names(list: &str) -> Vec<String> {
     list.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// True if a name is in a set, or if the set is empty. The empty name stands for no name: `user=''` selects the
-/// associations of accounts.
+/// True if a name is in a set, or if the set is empty. The empty name stands for no name: `user=''` selects
+/// the associations of accounts.
 fn any_or_none(set: &BTreeSet<Arc<str>>, name: Option<&Arc<str>>) -> bool {
     any(set, name) || (name.is_none() && set.contains(""))
 }

@@ -177,7 +177,7 @@ struct Conditions {
     tree: bool,
     /// True if a list of users shows their default wckeys.
     wckeys: bool,
-    /// What is left out of associations.
+    /// Parts of associations that the list leaves out.
     without: Without,
 }
 

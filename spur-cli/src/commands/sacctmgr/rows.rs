@@ -17,7 +17,7 @@ pub(super) struct Row {
     pub(super) association: Option<AssociationRecord>,
     /// True if accounts are indented by their depth in the tree.
     pub(super) tree: bool,
-    /// What the row leaves out.
+    /// Parts that the row leaves out.
     pub(super) without: Without,
 }
 

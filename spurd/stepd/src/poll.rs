@@ -188,11 +188,10 @@ impl Shell {
             Source::Input => self.tasks.input.advance(),
             Source::Group => {}
             Source::Memory => self.processes.memory_is_short(),
-            Source::Mpi(source) => match self.mpi.as_mut().and_then(|mpi| mpi.serve(source)) {
-                Some(ServerState::Serving) => self.feed(Input::Served),
-                Some(ServerState::Refused(failure)) => self.fail(failure),
-                None => {}
-            },
+            Source::Mpi(source) => {
+                self.mpi.iter_mut().for_each(|mpi| mpi.serve(source));
+                self.note_server();
+            }
         }
     }
 
@@ -494,7 +493,17 @@ impl Shell {
         if let Some(message) = mpi.due_abort(&self.order, |task| self.life.exit(task)) {
             self.feed(Input::Abort { message });
         }
+        self.note_server();
         self.note_need();
+    }
+
+    /// Reports to the step's life that the process that serves MPI programs serves, or cannot serve.
+    fn note_server(&mut self) {
+        match self.mpi.as_mut().and_then(Mpi::take_server_state) {
+            Some(ServerState::Serving) => self.feed(Input::Served),
+            Some(ServerState::Refused(failure)) => self.fail(failure),
+            None => {}
+        }
     }
 
     /// Returns the time that clients have for the remaining output, in milliseconds.

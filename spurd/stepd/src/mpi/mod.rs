@@ -89,6 +89,8 @@ struct Pmix {
     questions: u64,
     /// The reason why the process cannot serve.
     refused: Option<String>,
+    /// True once [`Mpi::take_server_state`] has returned that the process serves.
+    is_announced: bool,
 }
 
 /// The sender of a question to another node.
@@ -127,6 +129,7 @@ impl Mpi {
                 calls: BTreeMap::new(),
                 questions: 0,
                 refused: None,
+                is_announced: false,
             }),
         };
         Some(Mpi {
@@ -467,26 +470,27 @@ impl Mpi {
         }
     }
 
-    /// Reads a socket, and returns a change of the process that serves PMIx if there is one.
-    pub(crate) fn serve(&mut self, source: Source) -> Option<ServerState> {
+    /// Reads a socket.
+    pub(crate) fn serve(&mut self, source: Source) {
         match source {
-            Source::Pmi(index) => {
-                self.serve_pmi(index);
-                None
-            }
-            Source::Pmix => self.serve_pmix(),
+            Source::Pmi(index) => self.serve_pmi(index),
+            Source::Pmix => self.advance(),
         }
     }
 
-    fn serve_pmix(&mut self) -> Option<ServerState> {
-        let was_starting = self.is_starting();
-        self.advance();
+    /// Returns a change of the process that serves PMIx, once.
+    ///
+    /// Every call that advances may read the message that the process serves, so this is asked after all of
+    /// them.
+    pub(crate) fn take_server_state(&mut self) -> Option<ServerState> {
         let Service::Pmix(pmix) = &mut self.service else { return None };
         if let Some(why) = pmix.refused.take() {
             let message = format!("--mpi=pmix: {why}");
             return Some(ServerState::Refused(LaunchFailure { stage: LaunchStage::Mpi, message }));
         }
-        (was_starting && !self.is_starting()).then_some(ServerState::Serving)
+        let serves = pmix.helper.as_ref().is_some_and(|helper| !helper.is_starting());
+        let is_new = serves && !std::mem::replace(&mut pmix.is_announced, true);
+        is_new.then_some(ServerState::Serving)
     }
 
     fn serve_pmi(&mut self, index: usize) {
@@ -660,4 +664,70 @@ fn in_words(exit: ExitCode) -> String {
 fn send(connection: &mut Connection, message: Message) {
     let message = v1::StepPeer { message: Some(message) };
     connection.send(&Frame::Peer(message.encode_to_vec()));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    /// Returns a step of one node whose tasks wait for PMIx, and the end of the process that serves it.
+    fn starting() -> (Mpi, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().expect("there are descriptors");
+        ours.set_nonblocking(true).expect("sockets have this mode");
+        let ranks = [0].into_iter().collect();
+        let mpi = Mpi {
+            order: MpiOrder {
+                plugin: MpiPlugin::Pmix,
+                node: 0,
+                nodes: vec![step_wire::order::MpiNode { name: "n1".to_owned(), ranks }],
+                first_step: None,
+                first: String::new(),
+            },
+            service: Service::Pmix(Pmix {
+                helper: Some(Helper::at(ours)),
+                fences: BTreeMap::new(),
+                calls: BTreeMap::new(),
+                questions: 0,
+                refused: None,
+                is_announced: false,
+            }),
+            peers: Peers::new(0, 1),
+            fences: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            names: Space::of_tasks(1),
+            wants_uplink: false,
+            first_lost: None,
+            abort: None,
+        };
+        (mpi, theirs)
+    }
+
+    fn said(up: Up) -> Vec<u8> {
+        v1::PmixUp { up: Some(up) }.encode_length_delimited_to_vec()
+    }
+
+    /// The message may be read while another event is handled, before poll(2) has reported it.
+    #[test]
+    fn a_server_that_is_ready_is_reported_once_whoever_reads_the_message() {
+        let progress = Progress { is_told_to_end: false, have_tasks_ended: false };
+        let read_by: [fn(&mut Mpi, Progress); 2] = [
+            |mpi, _| mpi.serve(Source::Pmix),
+            |mpi, progress| assert!(mpi.carry_on(progress, &mut []).is_none()),
+        ];
+        for read in read_by {
+            let (mut mpi, mut server) = starting();
+            assert!(mpi.take_server_state().is_none());
+            server.write_all(&said(Up::Ready(v1::PmixReady::default()))).expect("the other end is open");
+            read(&mut mpi, progress);
+            assert!(matches!(mpi.take_server_state(), Some(ServerState::Serving)));
+            assert!(mpi.take_server_state().is_none());
+            let (mut mpi, mut server) = starting();
+            server.write_all(&said(Up::Refused("no library".to_owned()))).expect("the other end is open");
+            read(&mut mpi, progress);
+            assert!(matches!(mpi.take_server_state(), Some(ServerState::Refused(_))));
+            assert!(mpi.take_server_state().is_none());
+        }
+    }
 }

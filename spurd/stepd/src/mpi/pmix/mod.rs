@@ -83,6 +83,20 @@ impl Helper {
         })
     }
 
+    /// Returns a helper of one task whose process is at the other end of the socket.
+    #[cfg(test)]
+    pub(super) fn at(socket: UnixStream) -> Helper {
+        Helper {
+            pid: rustix::process::getpid(),
+            socket: Some(socket),
+            inbox: Vec::new(),
+            outbox: Vec::new(),
+            environments: None,
+            ranks: vec![0],
+            members: BTreeSet::new(),
+        }
+    }
+
     pub(crate) fn pid(&self) -> Pid {
         self.pid
     }

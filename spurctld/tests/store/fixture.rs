@@ -94,7 +94,8 @@ pub(crate) fn batch(journal: &Journal, first: u64, count: u64) -> Batch {
     batch
 }
 
-/// Reads the entries of a recovery to the end, checks their bodies and returns the first and last number.
+/// Reads the entries of a recovery to the end, checks their bodies and epochs, and returns the first and last
+/// number.
 /// `None` without entries.
 pub(crate) async fn drain(recovered: &mut Recovered) -> Option<(u64, u64)> {
     let mut range = None;
@@ -105,6 +106,7 @@ pub(crate) async fn drain(recovered: &mut Recovered) -> Option<(u64, u64)> {
         }
         for entry in page {
             assert_eq!(entry.body, body(entry.seq), "entry {}", entry.seq);
+            assert!(entry.epoch < recovered.epoch, "entry {} is of epoch {}", entry.seq, entry.epoch);
             let first = range.map_or(entry.seq, |(first, _)| first);
             range = Some((first, entry.seq));
         }

@@ -155,12 +155,16 @@ async fn name(conn: &mut SqliteConnection) -> Result<String, sqlx::Error> {
     sqlx::query("SELECT value FROM meta WHERE key = 'cluster'").fetch_one(conn).await?.try_get(0)
 }
 
-/// Increments the epoch durably and returns the new one.
+/// Increments the epoch durably and returns the new one, which is greater than that of every entry.
+///
+/// The update does not return the value itself: the client would reset the statement after its only row, and
+/// SQLite commits it then, where an error of the disk is not reported. Two reigns would have one epoch.
 async fn begin_epoch(conn: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
-    let epoch: i64 = sqlx::query("UPDATE meta SET value = value + 1 WHERE key = 'epoch' RETURNING value")
-        .fetch_one(conn)
-        .await?
-        .try_get(0)?;
+    let increment = "UPDATE meta SET value = 1 + max(value, coalesce(
+        (SELECT epoch FROM journal ORDER BY seq DESC LIMIT 1), 0)) WHERE key = 'epoch'";
+    sqlx::query(increment).execute(&mut *conn).await?;
+    let read = sqlx::query("SELECT value FROM meta WHERE key = 'epoch'");
+    let epoch: i64 = read.fetch_one(conn).await?.try_get(0)?;
     Ok(from_sql(epoch))
 }
 

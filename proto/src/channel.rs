@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use spur_core::text::address::HostPort;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::transport::{Channel, Endpoint};
@@ -26,6 +27,9 @@ use crate::tls::{self, ClientConfig};
 
 /// Longest time to establish a connection.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest handshake: on an overloaded host it may take many seconds, and an attempt that is repeated too
+/// early adds to the load.
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for another daemon of this host to take over the socket for tokens from one that has died; each looks
 /// every second.
 const TAKEOVER: Duration = Duration::from_secs(3);
@@ -71,6 +75,8 @@ pub struct Dialer {
     name: ServerName<'static>,
     /// True if other controllers may answer in place of this one.
     among_several: bool,
+    /// True if the handshake may take [`HANDSHAKE_TIMEOUT`] in addition to [`CONNECT_TIMEOUT`].
+    patient: bool,
 }
 
 /// The reason why there is no connection.
@@ -88,23 +94,41 @@ pub enum DialError {
     /// No server answers, or a server without the expected key or certificate.
     #[error("{0}")]
     Unreachable(String),
+    /// The host took the connection, but its server did not complete the handshake: it is overloaded or
+    /// stopped, or has just ended.
+    #[error("{0}")]
+    Unanswered(String),
 }
+
+/// The progress of one attempt to connect: true if the host took the connection and no wrong server answered.
+type Taken = Arc<AtomicBool>;
 
 impl Dialer {
     /// Returns a dialer for clusters without keys: it trusts any server, and connects on loopback only.
     pub fn believing() -> Dialer {
-        Dialer { tls: None, name: server_name("loopback.spur".to_owned()), among_several: false }
+        Dialer::new(None, server_name("loopback.spur".to_owned()))
     }
 
     /// Returns a dialer that accepts servers with one of these keys, and shows `own` if there is one.
     pub fn expecting(keys: &[PublicKey], own: Option<RoleKey>) -> Dialer {
         let name = keys.first().map_or("none.spur".to_owned(), PublicKey::server_name);
-        Dialer { tls: Some(tls::client(keys.to_vec(), own)), name: server_name(name), among_several: false }
+        Dialer::new(Some(tls::client(keys.to_vec(), own)), server_name(name))
     }
 
     /// Returns a dialer that accepts certificates according to `config`, and asks for the server `name`.
     pub fn certified(config: Arc<ClientConfig>, name: &str) -> Dialer {
-        Dialer { tls: Some(config), name: server_name(name.to_owned()), among_several: false }
+        Dialer::new(Some(config), server_name(name.to_owned()))
+    }
+
+    fn new(tls: Option<Arc<ClientConfig>>, name: ServerName<'static>) -> Dialer {
+        Dialer { tls, name, among_several: false, patient: false }
+    }
+
+    /// Returns this dialer with [`HANDSHAKE_TIMEOUT`] for the handshake, for daemons on hosts that may be
+    /// overloaded.
+    #[must_use]
+    pub fn patient(self) -> Dialer {
+        Dialer { patient: true, ..self }
     }
 
     /// Connects. The server may still refuse a client's key: only an answer shows that it has not.
@@ -112,9 +136,17 @@ impl Dialer {
     /// # Errors
     /// Fails if no server answers, or one without the expected key.
     pub async fn connect(&self, address: &HostPort) -> Result<Channel, DialError> {
-        let (endpoint, connector) = (self.endpoint(address)?, self.connector(address));
+        let taken = Taken::default();
+        let (endpoint, connector) = (self.endpoint(address)?, self.connector(address, &taken));
         let connected = endpoint.connect_with_connector(connector).await;
-        connected.map_err(|error| DialError::Unreachable(crate::client::innermost(&error)))
+        connected.map_err(|error| {
+            let text = crate::client::innermost(&error);
+            if taken.load(Ordering::Relaxed) {
+                DialError::Unanswered(text)
+            } else {
+                DialError::Unreachable(text)
+            }
+        })
     }
 
     /// Connects to one of several controllers, and returns its index with the connection.
@@ -165,7 +197,7 @@ impl Dialer {
     /// # Errors
     /// Fails if the address is not valid or not allowed.
     pub fn connect_lazily(&self, address: &HostPort) -> Result<Channel, DialError> {
-        Ok(self.endpoint(address)?.connect_with_connector_lazy(self.connector(address)))
+        Ok(self.endpoint(address)?.connect_with_connector_lazy(self.connector(address, &Taken::default())))
     }
 
     fn endpoint(&self, address: &HostPort) -> Result<Endpoint, DialError> {
@@ -179,26 +211,38 @@ impl Dialer {
             }
             (false, _) => endpoint,
         });
+        let endpoint = endpoint.map(|endpoint| match self.patient {
+            true => endpoint.connect_timeout(CONNECT_TIMEOUT + HANDSHAKE_TIMEOUT),
+            false => endpoint,
+        });
         endpoint.map_err(|_| AddressError(address.to_string()).into())
     }
 
     fn connector(
         &self,
         address: &HostPort,
+        taken: &Taken,
     ) -> impl Service<Uri, Response = TokioIo<Wire>, Error = io::Error, Future: Send> + Send + use<> {
-        let (dialer, address) = (self.clone(), address.clone());
+        let (dialer, address, taken) = (self.clone(), address.clone(), Arc::clone(taken));
         tower::service_fn(move |_: Uri| {
-            let (dialer, address) = (dialer.clone(), address.clone());
-            async move { dialer.open(&address).await.map(TokioIo::new) }
+            let (dialer, address, taken) = (dialer.clone(), address.clone(), Arc::clone(&taken));
+            async move { dialer.open(&address, &taken).await.map(TokioIo::new) }
         })
     }
 
-    async fn open(&self, address: &HostPort) -> io::Result<Wire> {
-        let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
+    async fn open(&self, address: &HostPort, taken: &Taken) -> io::Result<Wire> {
+        let connected = TcpStream::connect((address.host.as_str(), address.port));
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "the host does not answer");
+        let stream = timeout(CONNECT_TIMEOUT, connected).await.unwrap_or_else(|_| Err(late()))?;
+        taken.store(true, Ordering::Relaxed);
         stream.set_nodelay(true)?;
         let Some(config) = &self.tls else { return Ok(Wire::Plain(stream)) };
         let secured = TlsConnector::from(Arc::clone(config)).connect(self.name.clone(), stream).await;
-        secured.map(|stream| Wire::Tls(Box::new(stream))).map_err(explain)
+        secured.map(|stream| Wire::Tls(Box::new(stream))).map_err(|error| {
+            let is_answer = error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
+            taken.store(!is_answer, Ordering::Relaxed);
+            explain(error)
+        })
     }
 }
 

@@ -613,7 +613,7 @@ impl Connection {
                 let connected = connected.map_err(|error| match error {
                     DialError::Address(error) => CallError::Address(error),
                     error @ DialError::Afar(_) => CallError::Afar(error),
-                    error @ DialError::Unreachable(_) => {
+                    error @ (DialError::Unreachable(_) | DialError::Unanswered(_)) => {
                         CallError::Unreachable { address: self.address().to_owned(), source: error.into() }
                     }
                 })?;

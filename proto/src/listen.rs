@@ -32,11 +32,10 @@ use tokio_rustls::server::TlsStream;
 use tokio_stream::Stream;
 use tonic::transport::server::Connected;
 
+use crate::channel::HANDSHAKE_TIMEOUT;
 use crate::keys::PublicKey;
 use crate::tls::{self, ServerConfig};
 
-/// Longest duration of a TLS handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Time in which a client must authenticate.
 const STRANGER: Duration = Duration::from_secs(30);
 /// Time without a request after which a connection is closed.
@@ -558,7 +557,7 @@ async fn welcome(
     let go = Arc::clone(&place.go);
     let handshake = async {
         tokio::select! {
-            done = timeout(HANDSHAKE, acceptor.accept(stream)) => Some(done),
+            done = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)) => Some(done),
             () = go.notified() => None,
         }
     };
@@ -571,7 +570,7 @@ async fn welcome(
             return;
         }
         Ok(Err(error)) => error.to_string(),
-        Err(_) => format!("it took more than {} s", HANDSHAKE.as_secs()),
+        Err(_) => format!("it took more than {} s", HANDSHAKE_TIMEOUT.as_secs()),
     };
     place.hall.failed.tell(|more| tracing::warn!(from = %origin, more, "a handshake failed: {why}"));
 }

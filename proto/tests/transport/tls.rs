@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use spur_core::text::address::HostPort;
-use spur_proto::channel::Dialer;
+use spur_proto::channel::{DialError, Dialer};
 use spur_proto::keys::{ClusterKey, ClusterKeys, Keyring, PublicKey, Role};
 use spur_proto::listen::{Limits, Peer};
 use spur_proto::tls;
 use spur_proto::v1::controller_client::ControllerClient;
 use spur_proto::v1::{PingRequest, PingResponse};
+use tokio::net::TcpListener;
 use tonic::{Request, Status};
 
 use crate::fake::{Answers, serve_with};
@@ -86,6 +87,23 @@ async fn another_cluster_is_another_cluster() {
     assert!(ask(&expecting(&keys(1, "a"), &node("n1")), &other).await.is_err());
     ask(&expecting(&keys(1, "b"), &node("n1")), &other).await.unwrap();
     assert!(ask(&expecting(&keys(1, "b"), &node("n2")), &other).await.is_err(), "nor is it another node");
+}
+
+/// Only the first of these is worth a long wait.
+#[tokio::test]
+async fn a_host_that_takes_connections_is_told_from_an_absent_or_a_wrong_one() {
+    let dialer = expecting(&keys(1, "a"), &Role::Controller);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address: HostPort = listener.local_addr().unwrap().to_string().parse().unwrap();
+    // The server ends before the handshake is complete.
+    let (dialled, _) =
+        tokio::join!(dialer.connect(&address), async move { drop((listener.accept().await, listener)) });
+    assert!(matches!(dialled, Err(DialError::Unanswered(_))), "{dialled:?}");
+    let dialled = dialer.connect(&address).await;
+    assert!(matches!(dialled, Err(DialError::Unreachable(_))), "{dialled:?}");
+    let (impostor, _) = server(keys(2, "a"), Role::Controller).await;
+    let dialled = dialer.connect(&impostor).await;
+    assert!(matches!(dialled, Err(DialError::Unreachable(_))), "{dialled:?}");
 }
 
 #[tokio::test]

@@ -118,13 +118,13 @@ impl Speaker {
         let dialer = match &self.keyring {
             Some(keyring) => {
                 let role = Role::Node(first.node.as_str().into());
-                Dialer::expecting(&keyring.now().public(&role), None)
+                Dialer::expecting(&keyring.now().public(&role), None).patient()
             }
             None => Dialer::believing(),
         };
         let channel = match dialer.connect(&address).await {
             Ok(channel) => channel,
-            Err(error @ DialError::Unreachable(_)) => {
+            Err(error @ (DialError::Unreachable(_) | DialError::Unanswered(_))) => {
                 return End::Broken(format!("cannot connect to {address}: {error}"));
             }
             Err(error) => return End::Refused(error.to_string()),

@@ -18,6 +18,7 @@ mod mpi;
 mod node;
 mod output;
 mod outside;
+mod patience;
 mod programs;
 mod states;
 mod stdin;
@@ -56,7 +57,7 @@ use crate::session::Session;
 use endings::{Ended, Endings};
 use input::Input;
 use mpi::Mpi;
-use node::{Event, Node};
+use node::{Event, Node, Whereabouts};
 use output::{Outputs, Own};
 use spur_proto::v1::step_input::Input as StepInputKind;
 use states::{State, States};
@@ -345,6 +346,14 @@ struct Party {
     events: mpsc::Receiver<(usize, Event)>,
 }
 
+/// The controller's answer about the addresses of a step's nodes.
+struct Answered {
+    at: Instant,
+    nodes: Vec<StepNodeLayout>,
+    /// True if the controller said that the step has ended, or that it knows no such step.
+    is_over: bool,
+}
+
 /// A running step.
 struct Run {
     job: u32,
@@ -360,8 +369,8 @@ struct Run {
     /// Number of nodes that have not ended.
     open: usize,
     states: States,
-    /// Time and answer of the last request for the nodes' addresses.
-    whereabouts: Option<(Instant, Vec<StepNodeLayout>)>,
+    /// The last answer about the nodes' addresses.
+    whereabouts: Option<Answered>,
     /// Raw mode of the terminal while the first task has its keys.
     raw: Option<Raw>,
     exit: ExitCode,
@@ -538,24 +547,25 @@ impl Run {
         )
     }
 
-    /// Returns the present address of a node, if the controller answers at once. The answer covers all nodes
-    /// and is reused for [`NEWS`].
-    async fn find(&mut self, session: &mut Session, index: usize, found: oneshot::Sender<StepNodeLayout>) {
-        if self.whereabouts.as_ref().is_none_or(|(asked, _)| asked.elapsed() > NEWS) {
+    /// Returns what the controller knows of a node, if the controller answers at once. The answer covers all
+    /// nodes and is reused for [`NEWS`].
+    async fn find(&mut self, session: &mut Session, index: usize, found: oneshot::Sender<Whereabouts>) {
+        if self.whereabouts.as_ref().is_none_or(|last| last.at.elapsed() > NEWS) {
             let Ok(connection) = session.connection() else { return };
             let mut connection = connection.clone().with_patience(Duration::ZERO);
-            // A controller that does not answer is asked no sooner than one that does.
-            let nodes = ask_again(&mut connection, self.job, self.step, &self.world)
-                .await
-                .map_or_else(|_| vec![], |step| step.nodes);
-            self.whereabouts = Some((Instant::now(), nodes));
+            let (nodes, is_over) = match ask_again(&mut connection, self.job, self.step, &self.world).await {
+                // An ended step has no credential.
+                Ok(step) => (step.nodes, step.credential.is_empty()),
+                // A controller that does not answer is asked no sooner than one that does.
+                Err(error) => (vec![], error.is_refusal()),
+            };
+            self.whereabouts = Some(Answered { at: Instant::now(), nodes, is_over });
         }
+        let Some(Answered { nodes, is_over, .. }) = &self.whereabouts else { return };
         let name = &self.nodes[index].layout.name;
-        let known = self.whereabouts.iter().flat_map(|(_, nodes)| nodes).find(|node| node.name == *name);
-        if let Some(known) = known {
-            // The receiver is gone if the node was given up.
-            drop(found.send(known.clone()));
-        }
+        let node = nodes.iter().find(|node| node.name == *name).cloned();
+        // The receiver is gone if the node was given up.
+        drop(found.send(Whereabouts { node, is_over: *is_over }));
     }
 
     fn take(&mut self, session: &mut Session, index: usize, event: Event) {

@@ -2,7 +2,8 @@
 //!
 //! A launch is requested once. After a broken connection, the command attaches to the step at the last
 //! position of its output. The launch is repeated only if the node reports that it does not know the step. A
-//! node that cannot be reached for too long is given up, even if it may still run the step.
+//! node that cannot be reached for too long is given up, even if it may still run the step; see
+//! [`patience`](super::patience).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,18 +27,15 @@ use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
 use tonic::{Request, Status, Streaming};
 
+use super::patience::{Failure, Patience};
 use super::stdin::Stdin;
 
-/// Time for which an unanswered launch is retried.
-const LAUNCH_PATIENCE: Duration = Duration::from_secs(10);
+/// Time after which another credential is requested if the node refuses the last one as expired.
+const RENEWAL: Duration = Duration::from_secs(10);
 /// Code of a credential that no longer permits a launch.
 const EXPIRED: &str = "ESLURMD_CREDENTIAL_EXPIRED";
 /// Code of a step that the node does not have.
 const UNKNOWN: &str = "ESLURMD_STEP_NOTRUNNING";
-/// Time for which a node that runs the step may be unreachable, e.g. during a restart of its daemon.
-const ATTACH_PATIENCE: Duration = Duration::from_secs(30);
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Number of bytes of output after which the node is informed that it may discard them.
 const TAKEN_BYTES: u64 = 32 << 10;
 /// Capacity of the queue of messages to a node.
@@ -62,8 +60,17 @@ pub(super) enum Event {
     Lost { why: String, launched: bool },
     /// The credential is no longer valid; the node waits for a new one.
     Expired { renewed: oneshot::Sender<Bytes> },
-    /// No daemon answers at the node's address; the node's part waits for a newer address.
-    Away { found: oneshot::Sender<StepNodeLayout> },
+    /// No daemon answers at the node's address; the node's part waits for what the controller knows.
+    Away { found: oneshot::Sender<Whereabouts> },
+}
+
+/// What the controller knows of a node that does not answer.
+#[derive(Debug)]
+pub(super) struct Whereabouts {
+    /// The node with its present address; `None` if the controller names none.
+    pub node: Option<StepNodeLayout>,
+    /// True if the step has ended. Its end may still be read from the node.
+    pub is_over: bool,
 }
 
 /// Launch request, equal for all nodes.
@@ -91,7 +98,7 @@ enum End {
     /// The node requires a newer credential.
     Expired(String),
     /// No daemon answers at the address.
-    Away(String),
+    Away(Failure, String),
     Broken(String),
 }
 
@@ -115,8 +122,10 @@ struct Follower {
     taken: BTreeMap<(u32, bool), (u64, u64)>,
     /// Tasks whose ends were reported.
     ended: Vec<u32>,
-    /// Time of the last message from the node.
-    heard: Instant,
+    /// Time at which the last connection was opened.
+    opened: Instant,
+    /// True if a message has arrived over that connection.
+    heard: bool,
 }
 
 /// Starts the observer of a node's part of the step.
@@ -142,7 +151,8 @@ pub(super) fn follow(
         started: false,
         taken: BTreeMap::new(),
         ended: Vec::new(),
-        heard: Instant::now(),
+        opened: Instant::now(),
+        heard: false,
     };
     tokio::spawn(follower.run());
     Node { layout, stdin, orders }
@@ -157,12 +167,11 @@ impl Follower {
 
     async fn follow_through(&mut self) -> Event {
         let mut launched = false;
-        let mut pause = FIRST_PAUSE;
+        let mut patience = Patience::new(Instant::now());
         let mut attach = false;
         loop {
-            let begun = Instant::now();
             let first = if attach { self.attach() } else { self.launch() };
-            let why = match self.connection(first, &mut launched).await {
+            let (mut failure, why) = match self.connection(first, &mut launched).await {
                 End::Done => return Event::Done,
                 End::Unknown(_) if attach && !self.started => {
                     attach = false;
@@ -175,29 +184,25 @@ impl Follower {
                     continue;
                 }
                 End::Refused(why) | End::Unknown(why) => return Event::Lost { why, launched: self.started },
-                End::Away(why) => {
-                    self.look_for_node().await;
-                    why
-                }
-                End::Broken(why) => why,
+                End::Away(failure, why) => (failure, why),
+                End::Broken(why) => (Failure::of_connection(self.opened, self.heard, Instant::now()), why),
             };
-            if self.heard >= begun {
-                pause = FIRST_PAUSE;
+            // The end of an ended step is not waited for as long as a running step.
+            if failure != Failure::Broken && self.look_for_node().await {
+                failure = Failure::Absent;
             }
-            let patience = if launched { ATTACH_PATIENCE } else { LAUNCH_PATIENCE };
-            if self.heard + patience < Instant::now() + pause {
-                return Event::Lost { why, launched };
+            match patience.after(failure, launched, Instant::now()) {
+                Some(pause) => sleep(pause).await,
+                None => return Event::Lost { why, launched },
             }
             attach = launched;
-            sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
     /// Requests a newer credential, since the node's daemon may have started after this one was issued.
     /// Returns false without a newer one, or if one that was just issued is refused.
     async fn renew(&mut self) -> bool {
-        if self.renewed.is_some_and(|asked| asked.elapsed() < LAUNCH_PATIENCE) {
+        if self.renewed.is_some_and(|asked| asked.elapsed() < RENEWAL) {
             return false;
         }
         self.renewed = Some(Instant::now());
@@ -210,14 +215,17 @@ impl Follower {
         true
     }
 
-    /// Requests the node's present address, since its daemon may have restarted on another port.
-    async fn look_for_node(&mut self) {
-        let (found, layout) = oneshot::channel();
+    /// Requests the node's present address, since its daemon may have restarted on another port. Returns true
+    /// if the step has ended.
+    async fn look_for_node(&mut self) -> bool {
+        let (found, whereabouts) = oneshot::channel();
         self.tell(Event::Away { found }).await;
         // The controller may know the address later.
-        if let Ok(StepNodeLayout { address, public_keys, .. }) = layout.await {
+        let Ok(Whereabouts { node, is_over }) = whereabouts.await else { return false };
+        if let Some(StepNodeLayout { address, public_keys, .. }) = node {
             (self.layout.address, self.layout.public_keys) = (address, public_keys);
         }
+        is_over
     }
 
     fn launch(&self) -> Input {
@@ -238,7 +246,7 @@ impl Follower {
             Ok(channel) => channel,
             Err(end) => return end,
         };
-        *launched = true;
+        (*launched, self.opened, self.heard) = (true, Instant::now(), false);
         self.stdin.connected(matches!(first, Input::Attach(_)));
         if inputs.send(StepInput { input: Some(first) }).await.is_err() {
             return End::Broken("the connection was closed".to_owned());
@@ -278,7 +286,7 @@ impl Follower {
     }
 
     async fn take(&mut self, output: Output, inputs: &mpsc::Sender<StepInput>) -> Option<End> {
-        self.heard = Instant::now();
+        self.heard = true;
         match output {
             Output::Started(_) => {
                 if !std::mem::replace(&mut self.started, true) {
@@ -351,9 +359,11 @@ impl End {
     fn why(&self) -> &str {
         match self {
             End::Done => "the step has ended",
-            End::Refused(why) | End::Unknown(why) | End::Expired(why) | End::Away(why) | End::Broken(why) => {
-                why
-            }
+            End::Refused(why)
+            | End::Unknown(why)
+            | End::Expired(why)
+            | End::Away(_, why)
+            | End::Broken(why) => why,
         }
     }
 }
@@ -361,13 +371,12 @@ impl End {
 async fn dial(layout: &StepNodeLayout) -> Result<Channel, End> {
     let address: HostPort =
         layout.address.parse().map_err(|error| End::Refused(format!("its address: {error}")))?;
-    match dialer(layout).connect(&address).await {
-        Ok(channel) => Ok(channel),
-        Err(error @ DialError::Unreachable(_)) => {
-            Err(End::Away(format!("cannot connect to {address}: {error}")))
-        }
-        Err(error) => Err(End::Refused(error.to_string())),
-    }
+    let away = |failure, error| End::Away(failure, format!("cannot connect to {address}: {error}"));
+    dialer(layout).connect(&address).await.map_err(|error| match error {
+        DialError::Unreachable(_) => away(Failure::Absent, error),
+        DialError::Unanswered(_) => away(Failure::Slow, error),
+        DialError::Address(_) | DialError::Afar(_) => End::Refused(error.to_string()),
+    })
 }
 
 fn client(channel: Channel) -> StepsClient<Channel> {
@@ -394,7 +403,7 @@ fn dialer(layout: &StepNodeLayout) -> Dialer {
     let keys: Vec<PublicKey> =
         layout.public_keys.iter().filter_map(|key| PublicKey::from_bytes(key)).collect();
     // A cluster without keys sends none. An invalid key matches no node.
-    if layout.public_keys.is_empty() { Dialer::believing() } else { Dialer::expecting(&keys, None) }
+    if layout.public_keys.is_empty() { Dialer::believing() } else { Dialer::expecting(&keys, None).patient() }
 }
 
 fn ended_by(status: &Status) -> End {

@@ -316,6 +316,8 @@ pub(crate) struct Tally {
     jobs: BTreeMap<JobId, Known>,
     /// Reasons that the last plan gave for the jobs that it considered.
     planned: BTreeMap<JobId, Reason>,
+    /// Jobs that are completing.
+    completing: BTreeSet<JobId>,
     /// Jobs whose begin time was in the future when they were counted.
     begins: BTreeSet<(Time, JobId)>,
     total: Counts,
@@ -376,6 +378,12 @@ impl Tally {
             count_named(&mut self.accounts, account, known, present);
         }
         count_named(&mut self.partitions, &known.partition, known, present);
+        if known.states.has(State::Completing) {
+            match present {
+                true => self.completing.insert(id),
+                false => self.completing.remove(&id),
+            };
+        }
         if !known.is_pending() {
             return;
         }
@@ -405,6 +413,11 @@ impl Tally {
             wishes: self.wishes.clone(),
             ..Self::default()
         }
+    }
+
+    /// Returns the jobs that are completing.
+    pub(crate) fn completing(&self) -> &BTreeSet<JobId> {
+        &self.completing
     }
 
     /// Returns the sums over all jobs.
@@ -473,10 +486,12 @@ mod tests {
 
     /// Renders the sums, whose order does not depend on the order of changes.
     fn sums(tally: &Tally) -> String {
-        let Tally { total, users, accounts, partitions, queue, begins, .. } = tally;
+        let Tally { total, users, accounts, partitions, queue, completing, begins, .. } = tally;
         let waiting = |name: &Arc<str>| tally.largest_wishes(name);
         let wishes: Vec<_> = tally.partitions.keys().map(waiting).collect();
-        format!("{total:?}\n{users:?}\n{accounts:?}\n{partitions:?}\n{queue:?}\n{begins:?}\n{wishes:?}")
+        format!(
+            "{total:?}\n{users:?}\n{accounts:?}\n{partitions:?}\n{queue:?}\n{completing:?}\n{begins:?}\n{wishes:?}"
+        )
     }
 
     /// Returns a possible plan: a reason for all pending jobs but the first, and none for all others.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use spur_core::cluster::{Cluster, Node, reported};
+use spur_core::id::JobId;
 use spur_core::model::alloc::GresAlloc;
 use spur_core::model::idset::IdSet;
 use spur_core::model::node::{Health, NextState, NodeGres, Power};
@@ -89,8 +90,13 @@ pub fn render(cluster: &Cluster, node: &Node, pulse: Pulse, planned: bool, now: 
 /// Returns Slurm's base state, in lower case.
 pub fn state(cluster: &Cluster, node: &Node, planned: bool) -> &'static str {
     let completing = |job| matches!(cluster.job(job).map(|job| &job.phase), Some(Phase::Completing(_)));
+    state_by(node, planned, completing)
+}
+
+/// Returns Slurm's base state, in lower case. `is_completing` is true for a job that is completing.
+pub fn state_by(node: &Node, planned: bool, is_completing: impl Fn(JobId) -> bool) -> &'static str {
     let clearing =
-        !node.stale.is_empty() || (!node.jobs.is_empty() && node.jobs.iter().all(|job| completing(*job)));
+        !node.stale.is_empty() || (!node.jobs.is_empty() && node.jobs.iter().all(|job| is_completing(*job)));
     // Silence while the host boots does not take the node out of service.
     let boots = node.is_rebooting() && matches!(node.health, Health::Down { by: None, .. });
     let health = if boots { &Health::Up } else { &node.health };

@@ -9,7 +9,7 @@ use spur_core::model::config::Private;
 
 use super::Sources;
 use super::fabric::{self, Extent};
-use super::nodes::{self, Amount, Row};
+use super::nodes::{Amount, Shares};
 use super::page::Page;
 use crate::clock;
 use crate::tally::State;
@@ -21,12 +21,12 @@ pub(super) struct ClusterPage(pub(super) Sources);
 impl Collector for ClusterPage {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result {
         let (mut page, sources) = (Page(encoder), &self.0);
-        let rows = nodes::rows(sources);
+        let nodes = Shares::read(sources);
         self.controller(&mut page)?;
         self.jobs(&mut page)?;
-        totals(&mut page, &rows)?;
+        totals(&mut page, &nodes)?;
         let private = sources.replica.read().policy().jobs.private_data.contains(&Private::Nodes);
-        fabric::write(&mut page, sources, &rows, if private { Extent::Layers } else { Extent::Few })
+        fabric::write(&mut page, sources, &nodes, if private { Extent::Layers } else { Extent::Few })
     }
 }
 
@@ -82,14 +82,14 @@ impl ClusterPage {
     }
 }
 
-fn totals(page: &mut Page<'_>, rows: &[Row]) -> Result {
+fn totals(page: &mut Page<'_>, nodes: &Shares) -> Result {
     let mut states: BTreeMap<&str, u64> = BTreeMap::new();
     let (mut cpus, mut gpus, mut memory) = (Amount::default(), Amount::default(), Amount::default());
-    for row in rows {
-        *states.entry(row.state).or_default() += 1;
-        cpus += row.cpus;
-        gpus += row.gpus;
-        memory += row.memory_mb;
+    for share in nodes.iter() {
+        *states.entry(share.state).or_default() += 1;
+        cpus += share.cpus;
+        gpus += share.gpus;
+        memory += share.memory_mb;
     }
     let states = states.iter().map(|(state, count)| ([("state", *state)], *count));
     page.gauges("spur_nodes", "Nodes by Slurm's state", states)?;
@@ -109,6 +109,6 @@ pub(super) struct DomainsPage(pub(super) Sources);
 
 impl Collector for DomainsPage {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result {
-        fabric::write(&mut Page(encoder), &self.0, &nodes::rows(&self.0), Extent::All)
+        fabric::write(&mut Page(encoder), &self.0, &Shares::read(&self.0), Extent::All)
     }
 }

@@ -11,7 +11,7 @@ use spur_core::model::fabric::{Domain, DomainId, Fabric, Layer, Pos};
 use spur_core::model::topology::Plugin;
 
 use super::Sources;
-use super::nodes::{Amount, Row, Standing};
+use super::nodes::{Amount, Share, Shares, Standing};
 use super::page::Page;
 
 /// Largest number of domains of a layer that `/metrics` shows.
@@ -38,15 +38,15 @@ struct Sums {
     gpus: Amount,
 }
 
-impl AddAssign<&Row> for Sums {
-    fn add_assign(&mut self, row: &Row) {
+impl AddAssign<&Share> for Sums {
+    fn add_assign(&mut self, share: &Share) {
         self.nodes += 1;
-        match row.standing {
+        match share.standing {
             Standing::Free => self.free += 1,
             Standing::Allocated => self.allocated += 1,
             Standing::Down => self.down += 1,
         }
-        self.gpus += row.gpus;
+        self.gpus += share.gpus;
     }
 }
 
@@ -91,15 +91,14 @@ struct Shown<'a> {
 }
 
 impl Wired {
-    fn new(name: Arc<str>, fabric: Arc<Fabric>, rows: &[Row]) -> Self {
+    fn new(name: Arc<str>, fabric: Arc<Fabric>, nodes: &Shares) -> Self {
         let mut prefix = Vec::with_capacity(fabric.len() + 1);
         let mut sum = Sums::default();
         prefix.push(sum);
         for index in 0..fabric.len() {
-            let node = fabric.node(Pos::at(index));
-            // A node that is no longer configured has no row.
-            if let Ok(at) = rows.binary_search_by_key(&node, |row| row.id) {
-                sum += &rows[at];
+            // A node that is no longer configured has no share.
+            if let Some(share) = nodes.get(fabric.node(Pos::at(index))) {
+                sum += share;
             }
             prefix.push(sum);
         }
@@ -189,10 +188,10 @@ impl<'a> Shown<'a> {
 }
 
 /// Writes layers, and the domains of `extent`.
-pub(super) fn write(page: &mut Page<'_>, sources: &Sources, rows: &[Row], extent: Extent) -> Result {
+pub(super) fn write(page: &mut Page<'_>, sources: &Sources, nodes: &Shares, extent: Extent) -> Result {
     let topologies = sources.replica.read().topologies().to_vec();
     let wired: Vec<Wired> =
-        topologies.into_iter().map(|topology| Wired::new(topology.name, topology.fabric, rows)).collect();
+        topologies.into_iter().map(|topology| Wired::new(topology.name, topology.fabric, nodes)).collect();
     if extent != Extent::All {
         layers(page, &wired)?;
     }

@@ -1,9 +1,11 @@
 //! The facts about nodes for metrics, read from the replica a few nodes at a time.
 
+use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use spur_core::cluster::{Cluster, Node};
-use spur_core::id::NodeId;
+use spur_core::id::{JobId, NodeId};
 use spur_core::model::node::{Health, NodeShape, Power};
 use spur_core::model::reservation::Flag;
 use spur_core::text::time::Time;
@@ -59,23 +61,29 @@ impl std::ops::AddAssign for Amount {
     }
 }
 
+/// The facts about a node that are added up over the cluster and its domains.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    /// The state that `sinfo` shows.
+    pub(super) state: &'static str,
+    pub(super) standing: Standing,
+    /// CPUs that jobs can have.
+    pub(super) cpus: Amount,
+    pub(super) gpus: Amount,
+    /// Memory that jobs can have, in MiB.
+    pub(super) memory_mb: Amount,
+}
+
 /// One configured node.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) id: NodeId,
     pub(super) name: Arc<str>,
-    /// The state that `sinfo` shows.
-    pub(super) state: &'static str,
+    share: Share,
     pub(super) base: Base,
     marks: u32,
-    pub(super) standing: Standing,
-    /// CPUs that jobs can have.
-    pub(super) cpus: Amount,
     /// CPUs that are kept for the system.
     pub(super) specialized_cpus: u64,
-    pub(super) gpus: Amount,
-    /// Memory that jobs can have, in MiB.
-    pub(super) memory_mb: Amount,
     /// Memory that is kept for the system, in MiB.
     pub(super) specialized_memory_mb: u64,
     /// Memory available to processes in MiB, in the node's last heartbeat.
@@ -90,21 +98,38 @@ pub(super) enum Standing {
     Down,
 }
 
+impl Share {
+    /// `completing` are all jobs of the cluster that are completing.
+    fn of(outlooks: &Outlooks, completing: &BTreeSet<JobId>, found: &Node) -> Self {
+        Self {
+            state: node::state_by(found, outlooks.plans(found.id), |job| completing.contains(&job)),
+            standing: standing(found),
+            cpus: cpus(found),
+            gpus: gpus(&found.shape, found),
+            memory_mb: Amount { total: found.shape.memory_mb, used: found.used.memory_mb },
+        }
+    }
+}
+
+impl Deref for Row {
+    type Target = Share;
+
+    fn deref(&self) -> &Share {
+        &self.share
+    }
+}
+
 impl Row {
-    fn of(sources: &Sources, cluster: &Cluster, outlooks: &Outlooks, found: &Node, now: Time) -> Self {
-        let state = node::state(cluster, found, outlooks.plans(found.id));
+    fn of(sources: &Sources, cluster: &Cluster, share: Share, found: &Node, now: Time) -> Self {
+        let state = share.state;
         let reservation = node::reserved(cluster, found, now);
         let mut row = Self {
             id: found.id,
             name: Arc::clone(found.name()),
-            state,
+            share,
             base: base(found),
             marks: 0,
-            standing: standing(found),
-            cpus: cpus(found),
             specialized_cpus: found.specialized.cpus.len().into(),
-            gpus: gpus(&found.shape, found),
-            memory_mb: Amount { total: found.shape.memory_mb, used: found.used.memory_mb },
             specialized_memory_mb: found.specialized.memory_mb,
             free_memory_mb: sources.agents.pulse(found.id).memory_free_mb,
         };
@@ -142,21 +167,52 @@ impl Row {
     }
 }
 
+/// The shares of all nodes by number; `None` for a node that is not configured.
+pub(super) struct Shares(Vec<Option<Share>>);
+
+impl Shares {
+    /// Reads the nodes.
+    pub(super) fn read(sources: &Sources) -> Self {
+        let mut shares = Vec::new();
+        each(sources, |_, found, share| shares.push(found.configured.then_some(share)));
+        Self(shares)
+    }
+
+    /// Returns the share of a node; `None` if the node is not configured.
+    pub(super) fn get(&self, node: NodeId) -> Option<&Share> {
+        self.0.get(node.index())?.as_ref()
+    }
+
+    /// Returns the shares of all configured nodes.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Share> {
+        self.0.iter().flatten()
+    }
+}
+
 /// Returns all configured nodes, by number.
 pub(super) fn rows(sources: &Sources) -> Vec<Row> {
-    let outlooks = sources.overlay.read();
     let mut rows = Vec::new();
+    let now = clock::now(&sources.replica.read());
+    each(sources, |cluster, found, share| {
+        if found.configured {
+            rows.push(Row::of(sources, cluster, share, found, now));
+        }
+    });
+    rows
+}
+
+/// Calls `see` for every node, by number.
+fn each(sources: &Sources, mut see: impl FnMut(&Cluster, &Node, Share)) {
+    let outlooks = sources.overlay.read();
     for first in (0..).step_by(PAGE) {
         let cluster = sources.replica.read();
-        let now = clock::now(&cluster);
-        let page = cluster.nodes().iter().skip(first).take(PAGE);
-        if page.len() == 0 {
-            break;
+        let tally = sources.replica.tally();
+        let nodes = cluster.nodes();
+        let Some(rest) = nodes.get(first..).filter(|rest| !rest.is_empty()) else { return };
+        for found in rest.iter().take(PAGE) {
+            see(&cluster, found, Share::of(&outlooks, tally.completing(), found));
         }
-        let configured = page.filter(|node| node.configured);
-        rows.extend(configured.map(|node| Row::of(sources, &cluster, &outlooks, node, now)));
     }
-    rows
 }
 
 fn base(node: &Node) -> Base {

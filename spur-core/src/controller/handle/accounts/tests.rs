@@ -630,8 +630,11 @@ fn an_only_qos_is_the_default() {
         world.reconfigure(policy);
         world.ok("root", &format!("modify user bob set {given}"));
         let plain = JobSpec::plain("j".into(), caller("bob").owner, Shape::default());
-        let spec =
-            JobSpec { account: Some("chem".into()), partitions: Box::new([Arc::from("main")]), ..plain };
+        let spec = JobSpec {
+            account: Some("chem".into()),
+            partitions: Box::new([Arc::<str>::from("main")]),
+            ..plain
+        };
         assert_eq!(qos::default(&world.0, &[], &spec).as_deref(), wanted, "{enforced:?} {given}");
     }
 }

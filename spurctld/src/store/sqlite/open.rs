@@ -157,8 +157,8 @@ async fn name(conn: &mut SqliteConnection) -> Result<String, sqlx::Error> {
 
 /// Increments the epoch durably and returns the new one, which is greater than that of every entry.
 ///
-/// The update does not return the value itself: the client would reset the statement after its only row, and
-/// SQLite commits it then, where an error of the disk is not reported. Two reigns would have one epoch.
+/// The epoch of the last entry counts, too: after errors of the disk the stored one may be an older one, and
+/// two reigns must never have the same epoch.
 async fn begin_epoch(conn: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
     let increment = "UPDATE meta SET value = 1 + max(value, coalesce(
         (SELECT epoch FROM journal ORDER BY seq DESC LIMIT 1), 0)) WHERE key = 'epoch'";

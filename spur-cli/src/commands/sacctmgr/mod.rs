@@ -435,9 +435,9 @@ async fn clusters(session: &mut Session, conditions: &Conditions) -> anyhow::Res
         Record::Association(root) if root.parent_id == 0 => Some(root),
         _ => None,
     });
-    let cluster = |root: AssociationRecord| match root.cluster.as_str() {
-        "" => Cluster::own(&own, host, port, root),
-        other => Cluster::other(&other.to_owned(), root),
+    let cluster = |root: AssociationRecord| match root.cluster.is_empty() {
+        true => Cluster::own(&own, host, port, root),
+        false => Cluster::other(root),
     };
     let mut all: Vec<Cluster> = roots.map(cluster).collect();
     all.retain(|cluster| named.is_empty() || named.contains(&cluster.name.to_lowercase()));

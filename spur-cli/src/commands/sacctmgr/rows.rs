@@ -303,18 +303,15 @@ pub(super) struct Cluster {
 impl Cluster {
     /// Returns the controller's own cluster.
     pub(super) fn own(name: &str, host: &str, port: &str, root: AssociationRecord) -> Cluster {
-        Cluster {
-            rpc: RPC_VERSION,
-            port: port.to_owned(),
-            host: host.to_owned(),
-            ..Cluster::other(name, root)
-        }
+        let root = AssociationRecord { cluster: name.to_owned(), ..root };
+        Cluster { rpc: RPC_VERSION, port: port.to_owned(), host: host.to_owned(), ..Cluster::other(root) }
     }
 
     /// Returns another cluster, whose controller is not known. As in Slurm, it has port 0.
-    pub(super) fn other(name: &str, root: AssociationRecord) -> Cluster {
-        let root = Row { cluster: name.to_owned(), association: Some(root), ..Row::default() };
-        Cluster { name: name.to_owned(), host: String::new(), port: "0".to_owned(), rpc: 0, root }
+    pub(super) fn other(root: AssociationRecord) -> Cluster {
+        let name = root.cluster.clone();
+        let root = Row { cluster: name.clone(), association: Some(root), ..Row::default() };
+        Cluster { name, host: String::new(), port: "0".to_owned(), rpc: 0, root }
     }
 
     /// True for the controller's own cluster.

@@ -9,10 +9,13 @@ use crate::model::accounts::Charged;
 /// Number of sets of limits above which all are forgotten.
 const MOST: usize = 1_024;
 
+/// Limits by the name of the user.
+type OfUsers = BTreeMap<Arc<str>, Arc<Rules>>;
+
 /// Limits by the entities that jobs are charged to, and by user. They follow from accounts, policy, nodes and
 /// partitions; when one of these changes, a cluster forgets all of them.
 #[derive(Debug, Default)]
-pub(in crate::cluster) struct KnownRules(Mutex<BTreeMap<Charged, BTreeMap<Arc<str>, Arc<Rules>>>>);
+pub(in crate::cluster) struct KnownRules(Mutex<BTreeMap<Charged, OfUsers>>);
 
 impl KnownRules {
     /// The limits of a user's jobs; `None` if they are not known, or another thread holds the lock.

@@ -74,7 +74,7 @@ pub(crate) struct Mpi {
 #[derive(Debug)]
 enum Service {
     Pmi(Box<Server>),
-    Pmix(Pmix),
+    Pmix(Box<Pmix>),
 }
 
 /// The process that serves PMIx, and its unanswered requests.
@@ -123,14 +123,14 @@ impl Mpi {
                 let server = Server::new(mpi, first.attempt.job, first.step, ranks);
                 Service::Pmi(Box::new(server))
             }
-            MpiPlugin::Pmix => Service::Pmix(Pmix {
+            MpiPlugin::Pmix => Service::Pmix(Box::new(Pmix {
                 helper: None,
                 fences: BTreeMap::new(),
                 calls: BTreeMap::new(),
                 questions: 0,
                 refused: None,
                 is_announced: false,
-            }),
+            })),
         };
         Some(Mpi {
             order: mpi.clone(),
@@ -685,14 +685,14 @@ mod tests {
                 first_step: None,
                 first: String::new(),
             },
-            service: Service::Pmix(Pmix {
+            service: Service::Pmix(Box::new(Pmix {
                 helper: Some(Helper::at(ours)),
                 fences: BTreeMap::new(),
                 calls: BTreeMap::new(),
                 questions: 0,
                 refused: None,
                 is_announced: false,
-            }),
+            })),
             peers: Peers::new(0, 1),
             fences: BTreeMap::new(),
             asked: BTreeMap::new(),

@@ -99,7 +99,7 @@ fn tasks_know_who_they_are_and_can_be_dealt_with_alone() {
     let number: u32 = cluster.read_matching(&format!("out-{array}-2-")).trim().parse().unwrap();
     assert!(number > array, "a task that is not the last of its array has a number of its own");
     let rest = cluster.ok(&["squeue", "-h", "-o", "%i %r", "-j", &format!("{all},{each}")]);
-    assert_eq!(rest, format!("{each}_3 Dependency\n{array}_[0-1,3] JobHeldUser\n"));
+    assert_eq!(rest, format!("{each}_[3] Dependency\n{array}_[0-1,3] JobHeldUser\n"));
     assert!(cluster.fails(&["scontrol", "hold", &format!("{array}_9")]).contains("Invalid job id specified"));
     let refused = cluster.fails(&["sbatch", "--array=0-1001", "--wrap", "true"]);
     assert!(refused.contains("Invalid job array specification"), "{refused}");

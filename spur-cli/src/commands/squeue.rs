@@ -422,7 +422,8 @@ impl Query {
     /// # Errors
     /// A format or an order with an unknown field.
     pub fn jobs_text(&self, jobs: Vec<Job>, show: &Show) -> anyhow::Result<String> {
-        let mut jobs: Vec<Job> = jobs.into_iter().filter(|job| self.admits(job)).collect();
+        let admitted = jobs.into_iter().filter(|job| self.admits(job));
+        let mut jobs: Vec<Job> = admitted.map(job::as_pending_tasks).collect();
         if !self.filter.job_ids.is_empty() {
             jobs = jobs.into_iter().flat_map(|job| self.named_tasks(job)).collect();
         }

@@ -235,6 +235,17 @@ pub fn one_per_task(job: Job) -> Vec<Job> {
     }
 }
 
+/// Returns the last pending task of an array as a record of pending tasks, as Slurm shows it: `12_[3]`. Any
+/// other job is returned unchanged; tasks that have run before have records of their own in Slurm, too.
+pub fn as_pending_tasks(job: Job) -> Job {
+    match job.array_task_id {
+        Some(task) if job.array_job_id == Some(job.id) && job.state == "PENDING" && job.restarts == 0 => {
+            Job { array_task_id: None, array_tasks: task.to_string(), ..job }
+        }
+        _ => job,
+    }
+}
+
 /// Splits the record of a job into one per partition, as for `squeue -P`.
 pub fn one_per_partition(job: Job) -> Vec<Job> {
     let partitions = job.partition.split(',').map(str::to_owned);
@@ -351,12 +362,33 @@ fn unknown_last<T: Ord>(a: Option<T>, b: Option<T>) -> Ordering {
 
 #[cfg(test)]
 mod tests {
+    use jiff::tz::TimeZone;
+
     use super::*;
 
     #[test]
     fn devices_are_shown_with_their_kind() {
         assert_eq!(devices("gpu:a100:2,nic"), "gres/gpu:a100:2,gres/nic");
         assert_eq!(devices(""), "");
+    }
+
+    #[test]
+    fn the_last_pending_task_is_shown_as_a_list_of_tasks() {
+        let pending = Job {
+            id: 12,
+            array_job_id: Some(12),
+            array_task_id: Some(3),
+            state: "PENDING".into(),
+            ..Job::default()
+        };
+        let show = Show::new(TimeZone::UTC, 0);
+        let shown = |job: Job| job_id(&as_pending_tasks(job), &show);
+        assert_eq!(shown(pending.clone()), "12_[3]");
+        assert_eq!(shown(Job { id: 14, ..pending.clone() }), "12_3");
+        assert_eq!(shown(Job { restarts: 1, ..pending.clone() }), "12_3");
+        assert_eq!(shown(Job { state: "RUNNING".into(), ..pending.clone() }), "12_3");
+        let each = one_per_task(as_pending_tasks(pending));
+        assert_eq!(job_id(&each[0], &show), "12_3");
     }
 
     #[test]

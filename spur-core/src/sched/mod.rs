@@ -137,8 +137,8 @@ fn foretell_up_to(
     plan
 }
 
-/// Takes the starts of jobs beyond the depths out of a prediction: passes do not look at these jobs, so they do
-/// not start although they fit.
+/// Takes the starts of jobs beyond the depths out of a prediction: passes do not look at these jobs, so they
+/// do not start although they fit.
 fn leave_out(line: &PendingOrder, plan: &mut Plan) {
     for start in std::mem::take(&mut plan.starts) {
         let Some(detail) = line.left_out(start.attempt.job) else {

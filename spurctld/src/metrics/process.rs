@@ -44,8 +44,8 @@ impl Usage {
 }
 
 /// Returns the number of open files. The directory that lists them counts as open, as with Prometheus' client
-/// libraries. Since Linux 6.2 the size of the directory is the number of files without it; to list the files of
-/// 10,000 connections takes milliseconds.
+/// libraries. Since Linux 6.2 the size of the directory is the number of files without it; to list the files
+/// of 10,000 connections takes milliseconds.
 fn open_files() -> u64 {
     let open = "/proc/self/fd";
     let known = fs::metadata(open).map_or(0, |directory| directory.len());

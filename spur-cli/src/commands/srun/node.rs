@@ -64,7 +64,7 @@ pub(super) enum Event {
     Away { found: oneshot::Sender<Whereabouts> },
 }
 
-/// What the controller knows of a node that does not answer.
+/// The facts that the controller has of a node that does not answer.
 #[derive(Debug)]
 pub(super) struct Whereabouts {
     /// The node with its present address; `None` if the controller names none.

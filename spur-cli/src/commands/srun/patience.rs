@@ -34,7 +34,8 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Returns the failure of an open connection that ended now; `heard` is true if a message arrived over it.
+    /// Returns the failure of an open connection that ended now; `heard` is true if a message arrived over
+    /// it.
     ///
     /// A daemon that answers no keep-alive loses its connection after one interval and one time-out, so a
     /// connection that lasted an interval longer was answered.

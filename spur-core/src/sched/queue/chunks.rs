@@ -161,8 +161,8 @@ impl Rows {
         self.chunks[..at].iter().map(|chunk| chunk.rows.len()).sum::<usize>() + row
     }
 
-    /// Number of jobs before a key if it is less than `most`, and otherwise `most`. The cost depends on `most`,
-    /// not on the number of jobs.
+    /// Number of jobs before a key if it is less than `most`, and otherwise `most`. The cost depends on
+    /// `most`, not on the number of jobs.
     pub(crate) fn before_up_to(&self, key: &Key, most: usize) -> usize {
         let (at, row) = self.find(key);
         let mut before = row;

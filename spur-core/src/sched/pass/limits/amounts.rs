@@ -1,7 +1,7 @@
 //! The resources that jobs hold on the nodes that were found for them.
 //!
-//! Most jobs take the same of each node, and many jobs take the same as another job before them. Their amounts
-//! are computed once and shared.
+//! Most jobs take the same of each node, and many jobs take the same as another job before them. Their
+//! amounts are computed once and shared.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! The nodes on which jobs fit that only a limit stops, kept from quick pass to quick pass.
 //!
-//! A job that a limit stops now may have a later start, so its earliest start is searched for: the limit stops
-//! the job if it leaves too little then. That search costs as much as that for the head of the queue. If the
-//! job still fits on the nodes that were found before, at the last moment before the limit leaves enough, its
-//! earliest start is no later than that. So the limit stops the job, and nothing is searched.
+//! A job that a limit stops now may have a later start, so its earliest start is searched for: the limit
+//! stops the job if it leaves too little then. That search costs as much as that for the head of the queue.
+//! If the job still fits on the nodes that were found before, at the last moment before the limit leaves
+//! enough, its earliest start is no later than that. So the limit stops the job, and nothing is searched.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -76,8 +76,8 @@ impl<S: Space> Walk<S> {
         }
     }
 
-    /// True if a job is known to fit at some time before a limit, which counts running jobs, leaves enough for
-    /// the job.
+    /// True if a job is known to fit at some time before a limit, which counts running jobs, leaves enough
+    /// for the job.
     pub(super) fn fits_too_early(&mut self, candidate: &Queued, choice: usize, over: &Over) -> bool {
         let Some(limits) = &mut self.limits else { return false };
         let known = limits.fits.before.remove(&candidate.attempt.job);

@@ -284,8 +284,8 @@ impl<S: Space> Walk<S> {
         Some(first.stop)
     }
 
-    /// True if the limit of a group leaves too little now for a job of the group that can have no later start,
-    /// and no limit before it stops the job; notes the limit.
+    /// True if the limit of a group leaves too little now for a job of the group that can have no later
+    /// start, and no limit before it stops the job; notes the limit.
     pub(crate) fn still_stops(&mut self, candidate: &Candidate, key: Key, group: &(Lane, u128)) -> bool {
         let (1, true) = (candidate.choices.len(), candidate.rest.is_empty()) else { return false };
         let over = self.over_at_least(candidate, 0);

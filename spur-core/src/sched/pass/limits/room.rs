@@ -360,8 +360,8 @@ impl Room {
         Some(yes)
     }
 
-    /// The first time from which a limit, which counts running jobs and leaves too little for a job now, leaves
-    /// enough for the job for some seconds; [`Time::MAX`] if it never does.
+    /// The first time from which a limit, which counts running jobs and leaves too little for a job now,
+    /// leaves enough for the job for some seconds; [`Time::MAX`] if it never does.
     pub(super) fn enough_from(&mut self, rules: &Arc<Rules>, over: &Over, lasts: u64) -> Time {
         let rule = &over.stop.rule;
         let counters = self.counters_of(rules);

@@ -406,15 +406,22 @@ async fn delete(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
 async fn reserve(session: &mut Session, request: CreateReservationRequest) -> anyhow::Result<u8> {
     let call = async |mut controller: Controller, request| controller.create_reservation(request).await;
     let made = session.connection()?.change(request, call).await;
-    let made = made.context(bare("Error creating the reservation"))?;
+    let made = made.map_err(|error| refused_reservation(error.into(), "Error creating the reservation"))?;
     writeln!(session.out, "Reservation created: {}", made.name)?;
     Ok(0)
+}
+
+/// Returns the error of a refused reservation. `beginning` are the words that Slurm's scontrol prints before a
+/// refusal of the controller, but not before the sentences on faults that it finds itself.
+fn refused_reservation(error: anyhow::Error, beginning: &'static str) -> anyhow::Error {
+    let found_by_scontrol = error.to_string().contains("No reservation ");
+    if found_by_scontrol { error } else { error.context(bare(beginning)) }
 }
 
 async fn change_reservation(session: &mut Session, request: UpdateReservationRequest) -> anyhow::Result<u8> {
     let call = async |mut controller: Controller, request| controller.update_reservation(request).await;
     let changed = session.connection()?.change(request, call).await;
-    changed.context(bare("Error updating the reservation"))?;
+    changed.map_err(|error| refused_reservation(error.into(), "Error updating the reservation"))?;
     writeln!(session.out, "Reservation updated.")?;
     Ok(0)
 }

@@ -411,8 +411,8 @@ async fn reserve(session: &mut Session, request: CreateReservationRequest) -> an
     Ok(0)
 }
 
-/// Returns the error of a refused reservation. `beginning` are the words that Slurm's scontrol prints before a
-/// refusal of the controller, but not before the sentences on faults that it finds itself.
+/// Returns the error of a refused reservation. `beginning` are the words that Slurm's scontrol prints before
+/// a refusal of the controller, but not before the sentences on faults that it finds itself.
 fn refused_reservation(error: anyhow::Error, beginning: &'static str) -> anyhow::Error {
     let found_by_scontrol = error.to_string().contains("No reservation ");
     if found_by_scontrol { error } else { error.context(bare(beginning)) }

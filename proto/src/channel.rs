@@ -124,8 +124,8 @@ impl Dialer {
         Dialer { tls, name, among_several: false, patient: false }
     }
 
-    /// Returns this dialer with [`HANDSHAKE_TIMEOUT`] for the handshake, for daemons on hosts that may be
-    /// overloaded.
+    /// Returns this dialer with [`HANDSHAKE_TIMEOUT`] for the handshake. An overloaded host may need that
+    /// time.
     #[must_use]
     pub fn patient(self) -> Dialer {
         Dialer { patient: true, ..self }

@@ -94,9 +94,8 @@ pub(crate) fn batch(journal: &Journal, first: u64, count: u64) -> Batch {
     batch
 }
 
-/// Reads the entries of a recovery to the end, checks their bodies and epochs, and returns the first and last
-/// number.
-/// `None` without entries.
+/// Reads the entries of a recovery to the end and checks their bodies and epochs. Returns the numbers of the
+/// first and the last entry; `None` without entries.
 pub(crate) async fn drain(recovered: &mut Recovered) -> Option<(u64, u64)> {
     let mut range = None;
     loop {

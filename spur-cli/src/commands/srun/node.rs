@@ -2,8 +2,8 @@
 //!
 //! A launch is requested once. After a broken connection, the command attaches to the step at the last
 //! position of its output. The launch is repeated only if the node reports that it does not know the step. A
-//! node that cannot be reached for too long is given up, even if it may still run the step; see
-//! [`patience`](super::patience).
+//! node that cannot be reached for too long is given up, even if it may still run the step
+//! ([`patience`](super::patience) decides when).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

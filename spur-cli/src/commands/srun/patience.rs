@@ -1,8 +1,8 @@
 //! The decision when `srun` gives a node up, from the outcomes of its attempts to reach the node.
 //!
 //! A node whose host takes connections is overloaded or paused rather than dead: its part of the step is
-//! retried for as long as Slurm waits for a launch. A node at whose address nothing answers is given up much
-//! earlier.
+//! retried for as long as Slurm waits for a launch. If nothing answers at the node's address, the node is
+//! given up much earlier.
 
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Returns the failure of an open connection that ended now; `heard` is true if a message arrived over
-    /// it.
+    /// Returns the failure of an open connection that ended now. `heard` is true if the connection brought a
+    /// message.
     ///
     /// A daemon that answers no keep-alive loses its connection after one interval and one time-out, so a
     /// connection that lasted an interval longer was answered.

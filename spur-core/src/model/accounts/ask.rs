@@ -139,7 +139,7 @@ pub enum Ask {
     AddClusters(BTreeSet<Arc<str>>, AssociationSet),
     /// Deletes the trees of other clusters.
     DeleteClusters(BTreeSet<Arc<str>>),
-    /// The same request for the trees of these clusters only. Without it, a request is for all clusters.
+    /// A request for the trees of these clusters only. Any other request is for the trees of all clusters.
     In(BTreeSet<Arc<str>>, Box<Ask>),
     /// Deletes accounts with everything below them.
     DeleteAccounts(Which),
@@ -424,8 +424,8 @@ fn refused(word: &Word, why: &str) -> String {
     format!(" {}: not supported by Spur: {why}", word.key)
 }
 
-/// Splits the settings of an added entity into the names of `Cluster=`, in lower case, and the other
-/// settings.
+/// Splits the settings of an added entity: the names of `Cluster=`, in lower case, and the settings with
+/// other keys.
 #[must_use]
 pub fn split_clusters(words: Vec<Word>) -> (BTreeSet<Arc<str>>, Vec<Word>) {
     let (clusters, others): (Vec<Word>, Vec<Word>) =

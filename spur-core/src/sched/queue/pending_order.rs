@@ -375,8 +375,7 @@ impl PendingOrder {
             && !self.standing.get(&key.job).is_some_and(admits)
     }
 
-    /// The sentence for a job of the order that passes leave out because of the depths; `None` for other
-    /// jobs.
+    /// The sentence for a job that passes leave out because of the depths; `None` if passes look at the job.
     pub(crate) fn left_out(&self, job: JobId) -> Option<String> {
         let key = self.key(job).filter(|_| self.is_cut())?;
         let is_left_out = match self.has_shares() {

@@ -18,8 +18,8 @@ use super::{Candidate, Ranked};
 /// The numbers of a job's sections.
 pub(crate) type OfJob = SmallVec<[usize; 2]>;
 
-/// The rows of the queue by section. Where all sections share nodes, or a pass looks at all jobs, there are
-/// none.
+/// The rows of the queue by section. No rows are kept if all sections share nodes, or if a pass looks at all
+/// jobs anyway.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sections {
     /// For each section, the sections that share nodes with it, itself included.

@@ -478,10 +478,9 @@ impl Mpi {
         }
     }
 
-    /// Returns a change of the process that serves PMIx, once.
+    /// Returns whether the PMIx server serves or cannot serve, once for each change; `None` without a change.
     ///
-    /// Every call that advances may read the message that the process serves, so this is asked after all of
-    /// them.
+    /// Every method that advances the exchange may read the server's message, so the caller asks after each.
     pub(crate) fn take_server_state(&mut self) -> Option<ServerState> {
         let Service::Pmix(pmix) = &mut self.service else { return None };
         if let Some(why) = pmix.refused.take() {

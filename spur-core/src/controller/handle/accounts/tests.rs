@@ -67,7 +67,7 @@ impl World {
         Self::lines(self.0.accounts())
     }
 
-    /// The same world, written to a snapshot and read again.
+    /// Returns this world after its cluster was written to a snapshot and read again.
     fn restored(&self) -> Self {
         let mut restore = snapshot::Restore::default();
         for record in snapshot::records(&self.0) {
@@ -613,7 +613,7 @@ fn imported_usage_is_set_and_not_added() {
     ));
 }
 
-/// Where QOS are enforced, jobs of an association with one QOS have this one.
+/// A job gets the QOS of its association if the association has only one, and QOS are enforced.
 #[test]
 fn an_only_qos_is_the_default() {
     for (enforced, given, wanted) in [

@@ -8,10 +8,10 @@
 //! other jobs may have ended by then. Once such a limit has stopped a job, it stops every job behind it that
 //! asks for no less of the limit.
 
-mod alike;
 mod amounts;
 mod fits;
 mod room;
+mod stopped_alike;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -38,11 +38,11 @@ use crate::sched::space::{Hit, Space};
 use crate::text::time::{Time, TimeLimit};
 
 use super::walk::Walk;
-use alike::StoppedAlike;
 use amounts::Recent;
 pub(crate) use fits::Fits;
 pub(crate) use room::Bookings;
 use room::{Ask, Booking, Over, Room};
+use stopped_alike::StoppedAlike;
 
 /// The limits in a pass, with the notes on the job that is looked at.
 #[derive(Debug)]

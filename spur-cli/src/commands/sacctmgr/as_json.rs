@@ -6,7 +6,7 @@ use spur_proto::client::Controller;
 use spur_proto::v1::accounts_row::Row as Record;
 use spur_proto::v1::{AssociationRecord, GetStatisticsRequest, GetStatisticsResponse, RequestCount};
 
-use super::rows::Cluster;
+use super::rows::Row;
 use super::{Conditions, fetch, request, resources, wckeys};
 use crate::commands::query;
 use crate::format::json::{self, Part, Wish, policy};
@@ -110,10 +110,10 @@ async fn clusters(session: &mut Session, conditions: &Conditions) -> anyhow::Res
     }
     let names = spur_core::text::hostlist::HostList::from_names(nodes.iter().map(|node| &*node.name));
     let (names, sum) = (names.to_string(), sum.to_string());
-    let shown = |cluster: &Cluster| {
-        // The nodes of other clusters are not known here.
-        let (names, sum) = if cluster.is_own() { (&*names, &*sum) } else { ("", "") };
-        policy::cluster(&cluster.name, &cluster.host, &cluster.port, names, sum)
+    let shown = |cluster: &Row| {
+        // The controllers and the nodes of other clusters are not known here.
+        let (names, sum) = if cluster.server.rpc > 0 { (&*names, &*sum) } else { ("", "") };
+        policy::cluster(&cluster.cluster, &cluster.server.host, &cluster.server.port, names, sum)
     };
     Ok(all.iter().map(shown).collect())
 }

@@ -26,14 +26,14 @@ use fields::{
     ASSOCIATION_SHOWN, CLUSTER_SHOWN, FEDERATION, FEDERATION_SHOWN, QOS_SHOWN, RESOURCE, RESOURCE_SHOWN,
     TRES, Tres, USER_ASSOCIATION_SHOWN, USER_SHOWN, columns,
 };
-use rows::{Cluster, Row, Without};
+use rows::{Row, Server, Without};
 
 use super::listing::{self, Common, Listing};
 use super::query;
 use crate::commands::called;
 use crate::commands::interactive::{self, Console};
 use crate::error::Bare;
-use crate::format::json::Wish;
+use crate::format::json::{RPC_VERSION, Wish};
 use crate::format::report::{Column, Layout, Report, ReportError};
 use crate::options::{CommandLine, Opt, Settled};
 use crate::session::Session;
@@ -419,7 +419,7 @@ impl Settings {
 }
 
 /// Returns the requested clusters: the controller's own, and the others that have a tree.
-async fn clusters(session: &mut Session, conditions: &Conditions) -> anyhow::Result<Vec<Cluster>> {
+async fn clusters(session: &mut Session, conditions: &Conditions) -> anyhow::Result<Vec<Row>> {
     let own = query::cluster_name(session).await?;
     let others = conditions.others.iter().filter_map(|word| word.split_once('='));
     let others = others.filter(|(key, _)| "clusters".starts_with(&key.to_ascii_lowercase()));
@@ -435,12 +435,15 @@ async fn clusters(session: &mut Session, conditions: &Conditions) -> anyhow::Res
         Record::Association(root) if root.parent_id == 0 => Some(root),
         _ => None,
     });
-    let cluster = |root: AssociationRecord| match root.cluster.is_empty() {
-        true => Cluster::own(&own, host, port, root),
-        false => Cluster::other(root),
+    let cluster = |root: AssociationRecord| {
+        let (cluster, server) = match root.cluster.as_str() {
+            "" => (own.clone(), Server { host: host.to_owned(), port: port.to_owned(), rpc: RPC_VERSION }),
+            other => (other.to_owned(), Server { port: "0".to_owned(), ..Server::default() }),
+        };
+        Row { cluster, server, association: Some(root), ..Row::default() }
     };
-    let mut all: Vec<Cluster> = roots.map(cluster).collect();
-    all.retain(|cluster| named.is_empty() || named.contains(&cluster.name.to_lowercase()));
+    let mut all: Vec<Row> = roots.map(cluster).collect();
+    all.retain(|cluster| named.is_empty() || named.contains(&cluster.cluster.to_lowercase()));
     Ok(all)
 }
 

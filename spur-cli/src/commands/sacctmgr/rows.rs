@@ -5,20 +5,31 @@ use spur_core::text::tres::{Tres, TresKind};
 use spur_proto::v1::{AccountRecord, AssociationRecord, LimitValue, QosRecord, UserRecord};
 
 use super::fields::{field, headed};
-use crate::format::json::RPC_VERSION;
 use crate::format::report::Column;
 
-/// An account, a user, an association, or a line of a list that combines them.
+/// An account, a user, an association, or a line of a list that combines them. The row of a cluster has the
+/// association of the account `root`.
 #[derive(Clone, Default)]
 pub(super) struct Row {
     pub(super) cluster: String,
     pub(super) account: Option<AccountRecord>,
     pub(super) user: Option<UserRecord>,
     pub(super) association: Option<AssociationRecord>,
+    /// The controller, in a list of clusters.
+    pub(super) server: Server,
     /// True if accounts are indented by their depth in the tree.
     pub(super) tree: bool,
     /// Parts that the row leaves out.
     pub(super) without: Without,
+}
+
+/// The controller of a cluster. As in Slurm, port and version of an unknown controller are 0.
+#[derive(Clone, Default)]
+pub(super) struct Server {
+    pub(super) host: String,
+    pub(super) port: String,
+    /// Version of the protocol.
+    pub(super) rpc: u32,
 }
 
 /// Parts of an association that a list leaves out.
@@ -290,87 +301,49 @@ const QOS: [Column<QosRecord>; 16] = [
     field("AllowAccounts", 20, |qos, _| qos.allow_accounts.join(",")),
 ];
 
-/// A cluster: the controller's own, or another one that has a tree here.
-pub(super) struct Cluster {
-    pub(super) name: String,
-    pub(super) host: String,
-    pub(super) port: String,
-    rpc: u32,
-    /// The association of the account `root`.
-    root: Row,
-}
+/// Columns of clusters alone.
+const CLUSTER: [Column<Row>; 5] = [
+    field("Cluster", 10, |row, _| row.cluster.clone()),
+    headed("Name", "Cluster", 10, |row, _| row.cluster.clone()),
+    field("ControlHost", 15, |row, _| row.server.host.clone()),
+    field("ControlPort", 12, |row, _| row.server.port.clone()),
+    field("RPC", 5, |row, _| row.server.rpc.to_string()),
+];
 
-impl Cluster {
-    /// Returns the controller's own cluster.
-    pub(super) fn own(name: &str, host: &str, port: &str, root: AssociationRecord) -> Cluster {
-        let root = AssociationRecord { cluster: name.to_owned(), ..root };
-        Cluster { rpc: RPC_VERSION, port: port.to_owned(), host: host.to_owned(), ..Cluster::other(root) }
-    }
-
-    /// Returns another cluster, whose controller is not known. As in Slurm, it has port 0.
-    pub(super) fn other(root: AssociationRecord) -> Cluster {
-        let name = root.cluster.clone();
-        let root = Row { cluster: name.clone(), association: Some(root), ..Row::default() };
-        Cluster { name, host: String::new(), port: "0".to_owned(), rpc: 0, root }
-    }
-
-    /// True for the controller's own cluster.
-    pub(super) fn is_own(&self) -> bool {
-        self.rpc != 0
-    }
-
-    fn amount(&self, limit: &str, kind: &TresKind) -> String {
-        amount(&self.root.limit(limit), kind)
-    }
-}
-
-/// Defines columns of limits of clusters.
-macro_rules! cluster_limits {
-    ($($name:literal $header:literal $width:literal $key:literal;)+) => {
-        [$(headed($name, $header, $width, |row: &Cluster, _| row.root.limit($key)),)+]
-    };
-}
-
-const CLUSTER_LIMITS: [Column<Cluster>; 13] = cluster_limits! {
-    "GrpJobs" "GrpJobs" 7 "GrpJobs";
-    "GrpJobsAccrue" "GrpJobsAccrue" 13 "GrpJobsAccrue";
-    "GrpSubmitJobs" "GrpSubmit" 9 "GrpSubmitJobs";
-    "GrpTRES" "GrpTRES" 13 "GrpTRES";
-    "GrpTRESMins" "GrpTRESMins" 13 "GrpTRESMins";
-    "GrpTRESRunMins" "GrpTRESRunMins" 13 "GrpTRESRunMins";
-    "MaxJobs" "MaxJobs" 7 "MaxJobs";
-    "MaxSubmitJobs" "MaxSubmit" 9 "MaxSubmitJobs";
-    "MaxTRES" "MaxTRES" 13 "MaxTRESPerJob";
-    "MaxTRESPerJob" "MaxTRES" 13 "MaxTRESPerJob";
-    "MaxTRESPerNode" "MaxTRESPerNode" 14 "MaxTRESPerNode";
-    "MaxTRESMins" "MaxTRESMins" 13 "MaxTRESMinsPerJob";
-    "MaxTRESMinsPerJob" "MaxTRESMins" 13 "MaxTRESMinsPerJob";
-};
-
-const CLUSTER: [Column<Cluster>; 18] = [
-    field("Cluster", 10, |row, _| row.name.clone()),
-    headed("Name", "Cluster", 10, |row, _| row.name.clone()),
-    field("ControlHost", 15, |row, _| row.host.clone()),
-    field("ControlPort", 12, |row, _| row.port.clone()),
-    field("RPC", 5, |row, _| row.rpc.to_string()),
-    field("Share", 9, |row, _| row.root.of_association(|own| own.shares.clone())),
-    headed("Fairshare", "Share", 9, |row, _| row.root.of_association(|own| own.shares.clone())),
-    headed("QOSLevel", "QOS", 20, |row, _| row.root.of_association(|own| own.qos.join(","))),
-    headed("DefaultQOS", "Def QOS", 9, |row, _| row.root.of_association(|own| own.default_qos.clone())),
-    headed("GrpCPUs", "GrpCPUs", 8, |row, _| row.amount("GrpTRES", &TresKind::Cpu)),
-    headed("GrpCPUMins", "GrpCPUMins", 11, |row, _| row.amount("GrpTRESMins", &TresKind::Cpu)),
-    headed("GrpMem", "GrpMem", 7, |row, _| row.amount("GrpTRES", &TresKind::Mem)),
-    headed("GrpNodes", "GrpNodes", 8, |row, _| row.amount("GrpTRES", &TresKind::Node)),
-    headed("GrpWall", "GrpWall", 11, |row, _| span(&row.root.limit("GrpWall"))),
-    headed("MaxCPUMinsPerJob", "MaxCPUMins", 11, |row, _| row.amount("MaxTRESMinsPerJob", &TresKind::Cpu)),
-    headed("MaxCPUsPerJob", "MaxCPUs", 8, |row, _| row.amount("MaxTRESPerJob", &TresKind::Cpu)),
-    headed("MaxNodesPerJob", "MaxNodes", 8, |row, _| row.amount("MaxTRESPerJob", &TresKind::Node)),
-    headed("MaxWallDurationPerJob", "MaxWall", 11, |row, _| span(&row.root.limit("MaxWallDurationPerJob"))),
+/// Names of the columns of associations that clusters have, too.
+const CLUSTER_AS_ASSOCIATION: [&str; 26] = [
+    "Share",
+    "Fairshare",
+    "QOSLevel",
+    "DefaultQOS",
+    "GrpCPUs",
+    "GrpCPUMins",
+    "GrpMem",
+    "GrpNodes",
+    "GrpWall",
+    "MaxCPUMinsPerJob",
+    "MaxCPUsPerJob",
+    "MaxNodesPerJob",
+    "MaxWallDurationPerJob",
+    "GrpJobs",
+    "GrpJobsAccrue",
+    "GrpSubmitJobs",
+    "GrpTRES",
+    "GrpTRESMins",
+    "GrpTRESRunMins",
+    "MaxJobs",
+    "MaxSubmitJobs",
+    "MaxTRES",
+    "MaxTRESPerJob",
+    "MaxTRESPerNode",
+    "MaxTRESMins",
+    "MaxTRESMinsPerJob",
 ];
 
 /// Returns all columns of clusters.
-pub(super) fn cluster_columns() -> Vec<Column<Cluster>> {
-    CLUSTER.iter().chain(&CLUSTER_LIMITS).copied().collect()
+pub(super) fn cluster_columns() -> Vec<Column<Row>> {
+    let shared = ROW.iter().chain(&LIMITS).filter(|column| CLUSTER_AS_ASSOCIATION.contains(&column.name));
+    CLUSTER.iter().chain(shared).copied().collect()
 }
 
 /// Returns all columns of QOS.
